@@ -1,10 +1,10 @@
-"""`tfsteps submit --replace` on Argo: earlier manual runs are removed first, and nothing of a schedule."""
+"""Manual runs beside scheduled ones on Argo: `submit --replace` removes them alone, and `runs` tells them apart."""
 
 import pytest
 import yaml
 
-from tests.unit.cli.command import tfsteps
-from tests.unit.cli.jobs_on_cluster import write_kubeconfig
+from tests.unit.cli.command import refused, tfsteps
+from tests.unit.cli.jobs_on_cluster import tfjob, write_kubeconfig
 from tests.wire.scripted import Answer, refusal, serve
 from tfsteps.engines.argo import manual_runs
 
@@ -39,6 +39,9 @@ class Cluster:
         if plural == "ml":
             wanted = dict(part.split("=") for part in asked.query["labelSelector"].split(","))
             metas = [meta for meta in by_kind.get(name, {}).values() if wanted.items() <= meta["labels"].items()]
+            for meta in metas:  # a job stays for one more list
+                if "deletionTimestamp" in meta:
+                    del self.jobs[meta["name"]]
             return Answer(body={"items": [{"metadata": meta} for meta in metas]})
         meta = by_kind[plural].get(name)
         if meta is None:
@@ -46,7 +49,9 @@ class Cluster:
         if asked.method == "DELETE":
             assert asked.body["preconditions"] == {"uid": meta["uid"]}
             self.changes.append(f"delete {name}")
-            if not self.stays:
+            if plural == "jobs":
+                meta["deletionTimestamp"] = "2026-11-26T00:00:00Z"
+            elif not self.stays:
                 del by_kind[plural][name]
         return Answer(body={"metadata": meta})
 
@@ -101,3 +106,43 @@ def test_nothing_is_submitted_beside_a_run_that_is_not_gone(cluster, workflow, m
 def test_a_schedule_is_no_manual_run(cluster, workflow):
     code, _, err = tfsteps("submit", workflow, "--replace", "--every", "6h")
     assert (code, cluster.changes, "--replace is for a manual run" in err) == (2, [], True)
+
+
+STARTED = {  # what started each Workflow
+    "once": "manual",
+    "scheduled": "scheduled",
+    "of-argo": "unknown",  # it contradicts itself
+    "of-kubeflow": "unknown",
+    "of-a-job": "unknown",
+    "foreign": "unknown",
+    "gone": "unknown",
+}
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_runs_says_what_started_each_run(cluster, tmp_path, monkeypatch, allowed):
+    def script(asked):
+        kind = asked.path.rpartition("/")[2]
+        if kind == "tfjobs" and "/kubeflow.org/v1/" in asked.path:
+            jobs = [tfjob(name) for name in [*STARTED, "alone"]]
+            for job, name in zip(jobs, STARTED, strict=False):
+                owner = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": name, "uid": f"uid-{name}"}
+                job["metadata"]["ownerReferences"] = [owner]
+            return Answer(body={"items": jobs})
+        if kind == "workflows":
+            items = [{"metadata": meta} for meta in cluster.workflows.values()]
+            return Answer(body={"items": items}) if allowed else refusal(403, "Forbidden")
+        return Answer(body={"items": []})
+
+    with serve(script) as server:
+        write_kubeconfig(tmp_path / "kubeconfig", server, monkeypatch)
+        code, out, err = tfsteps("runs", "--on", "kubernetes", "--trigger")
+    header, *rows = [line.split() for line in out.splitlines()]
+    started = {row[header.index("RUN")]: row[header.index("TRIGGER")] for row in rows if len(row) == len(header)}
+    assert (code, started) == (0, {name: trigger if allowed else "unknown" for name, trigger in STARTED.items()}), err
+    assert out.split("alone")[1].split()[0] == "-"
+    assert ("without the permission to list workflows" in err) != allowed
+
+
+def test_what_started_local_runs_is_not_asked(cluster):
+    assert "--trigger is about runs on a cluster" in refused("runs", "--trigger")

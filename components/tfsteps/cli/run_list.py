@@ -18,7 +18,19 @@ from tfsteps.spec.pod_rules import LABEL_KEY, LABEL_VALUE
 from tfsteps.spec.units import parse_duration
 
 _CREATED, _DURATION, _TASK = "created", "duration", "task"
-_COLUMNS = ("NAMESPACE", "WORKFLOW", "RUN", "PIPELINE", "TASK", "ATTEMPT", "STATE", "SYSTEM", "AGE", "DURATION")
+_COLUMNS = (
+    "NAMESPACE",
+    "WORKFLOW",
+    "RUN",
+    "PIPELINE",
+    "TRIGGER",
+    "TASK",
+    "ATTEMPT",
+    "STATE",
+    "SYSTEM",
+    "AGE",
+    "DURATION",
+)
 SPARE = ("SYSTEM", "ATTEMPT", "DURATION", "PIPELINE", "WORKFLOW")
 """Columns that a narrow terminal leaves out, in this order."""
 
@@ -30,11 +42,13 @@ class Entry(msgspec.Struct, frozen=True):
         status: Of a job; of a pipeline, its state and times alone.
         workflow: The name of its Workflow; empty = none.
         job: The job, as its backend returned it; None = it is a pipeline.
+        trigger: What started its pipeline: manual, scheduled, unknown; `-` = it has none; empty = nobody asked.
     """
 
     status: Status
     workflow: str = ""
     job: Job | None = None
+    trigger: str = ""
 
     @property
     def is_job(self) -> bool:
@@ -174,6 +188,7 @@ def rows(entries: Sequence[Entry], metrics: Sequence[str], now: float, *, namesp
     used = {
         "NAMESPACE": namespaces,
         "WORKFLOW": any(entry.workflow for entry in entries),
+        "TRIGGER": any(entry.trigger for entry in entries),
         "PIPELINE": any(entry.status.identity.pipeline for entry in entries),
     }
     columns = [i for i, name in enumerate(_COLUMNS) if used.get(name, True)]
@@ -191,6 +206,7 @@ def summary(entry: Entry, metrics: Sequence[str], now: float) -> dict[str, objec
         "task": identity.task,
         "attempt": identity.attempt if entry.is_job else None,
         "pipeline": identity.pipeline,
+        "trigger": entry.trigger or None,
         "state": status.state.value,
         "reason": status.reason,
         "message": status.message,
@@ -212,6 +228,7 @@ def _row(entry: Entry, now: float) -> list[str]:
         entry.workflow,
         clean(identity.run),
         clean(identity.pipeline) or "-",
+        entry.trigger,
         clean(identity.task) or "-",
         str(identity.attempt) if entry.is_job else "-",
         status.state.value,

@@ -80,6 +80,7 @@ class EngineObjects(msgspec.Struct, frozen=True, kw_only=True):
             the node of the run's graph, with the steps that launch no job.
         end_of: Given the object that has the name now, None = there is none, and a uid, returns how the object with
             this uid ends or has ended, as the end of a sentence; empty = it continues.
+        trigger_of: Given `item`, returns what started it, manual or scheduled; empty = it does not say.
         stop_patch: JSON merge patch of an object that makes its run start no further step.
         abandoned: Given a cluster, a namespace, empty = all, and the name of a run, empty = any, returns which jobs of
             such runs are abandoned.
@@ -96,5 +97,6 @@ class EngineObjects(msgspec.Struct, frozen=True, kw_only=True):
     unreadable_steps: Callable[[Object], str]
     pipeline_node: Callable[[Object, Collection[str], NodeNames], Node]
     end_of: Callable[[Object | None, str], str]
+    trigger_of: Callable[[Object], str]
     stop_patch: str
     abandoned: "Callable[[Api, str, str], AbandonedRuns]"

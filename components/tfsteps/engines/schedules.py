@@ -12,9 +12,6 @@ from tfsteps.runs.identity import PREFIX
 from tfsteps.schedule import Schedule
 from tfsteps.schedule.fires import fire_times
 
-TRIGGER = f"{PREFIX}trigger"
-"""Label of the Workflows that `tfsteps submit` creates, or its schedules: who started them."""
-MANUAL, SCHEDULED = "manual", "scheduled"
 SCHEDULE = f"{PREFIX}schedule"
 """Label of the Workflows that a user started from a schedule: its name."""
 

@@ -19,6 +19,10 @@ PIPELINE = f"{PREFIX}pipeline"
 STEP = f"{PREFIX}step"
 """Label of the pods of steps of tfsteps: the component."""
 
+TRIGGER = f"{PREFIX}trigger"
+"""Label of the Workflows that `tfsteps submit` creates, or its schedules: who started them."""
+MANUAL, SCHEDULED = "manual", "scheduled"
+
 MANAGED_BY = {"app.kubernetes.io/managed-by": "tfsteps"}
 _HASH_LENGTH = 10  # base-32 characters: 50 bits, enough to avoid collisions within a namespace
 _LABEL_LENGTH = 63

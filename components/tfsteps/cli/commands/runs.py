@@ -9,6 +9,7 @@ import typer
 from msgspec.structs import replace
 
 from tfsteps.backends.base import RunBackend
+from tfsteps.backends.errors import CommandError
 from tfsteps.backends.left_jobs import refreshed
 from tfsteps.backends.open import open_backend
 from tfsteps.backends.place import Place
@@ -79,6 +80,13 @@ def runs(
     since: _Since = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first ones, as many as this.")] = None,
     metric: _Metrics = None,
+    trigger: Annotated[
+        bool,
+        typer.Option(
+            "--trigger",
+            help="On a cluster: add a column with what started each run of a pipeline: manual, scheduled or unknown.",
+        ),
+    ] = False,
     sort: _Sort = "created",
     output: OutputOption = Output.TEXT,
     html: Annotated[
@@ -102,17 +110,30 @@ def runs(
     Each attempt at a task has a line, and so has each pipeline of this machine, with `-` for the task; of a cluster,
     each pipeline that failed without a job.
     """
+    if trigger and on != Location.KUBERNETES:
+        raise CommandError("--trigger is about runs on a cluster; add --on kubernetes")
     labels = run_list.parse_labels(label or [])
     now, metrics = time.time(), list(dict.fromkeys(metric or []))
     selects = run_list.Filter(
         run_list.parse_states(state or []), task, pipeline, None if since is None else run_list.parse_since(since, now)
     )
     page = html or (store.home() / "runs.html" if open_browser else None)
-    with open_backend(Place(on, context, namespace, all_namespaces, from_), gone=True) as backend:
+    place = Place(on, context, namespace, all_namespaces, from_)
+    with open_backend(place, gone=True) as backend:
         entries = _entries(backend, run, labels)
         if on == Location.LOCAL:
             statuses = refreshed([entry.status for entry in entries])
             entries = [replace(entry, status=status) for entry, status in zip(entries, statuses, strict=True)]
+        if trigger:
+            from tfsteps.backends.kubernetes.backend import cluster  # noqa: PLC0415  it imports the client of clusters
+            from tfsteps.backends.kubernetes.triggers import UNKNOWN, triggers  # noqa: PLC0415
+
+            with cluster(place) as there:
+                started_by = triggers(there.api, there.namespace)
+            entries = [
+                replace(entry, trigger=started_by.get(entry.workflow, UNKNOWN) if entry.workflow else "-")
+                for entry in entries
+            ]
         run_list.check_sort(sort, entries, metrics)
         chosen = run_list.ordered([entry for entry in entries if selects.matches(entry)], sort, now)[:limit]
         if page:

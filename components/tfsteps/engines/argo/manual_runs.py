@@ -2,21 +2,17 @@
 
 import time
 from collections.abc import Mapping
-from typing import Any
 
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say
-from tfsteps.engines.argo.workflow import WORKFLOWS
-from tfsteps.engines.schedules import MANUAL, TRIGGER
+from tfsteps.engines.argo.workflow import WORKFLOWS, trigger_of
 from tfsteps.kube.client import Api
 from tfsteps.launcher.exit_codes import ExitCode
-from tfsteps.runs.identity import PIPELINE
+from tfsteps.runs.identity import MANUAL, PIPELINE, TRIGGER
 from tfsteps.systems import registry
 from tfsteps.systems.kubernetes.cleanup.clear import RunObjects
 
 _GONE_SECONDS, _POLL_SECONDS = 180.0, 0.5
-_SCHEDULED = {"workflows.argoproj.io/cron-workflow", "scheduledworkflows.kubeflow.org/scheduledWorkflowName"}
-"""Labels of Workflows that a schedule started."""
 
 
 def clear_manual(api: Api, namespace: str, labels: Mapping[str, str]) -> None:
@@ -28,7 +24,7 @@ def clear_manual(api: Api, namespace: str, labels: Mapping[str, str]) -> None:
     """
     selector = f"{TRIGGER}={MANUAL},{PIPELINE}={labels[PIPELINE]}"
     items = api.iterate(WORKFLOWS, namespace, labelSelector=selector)
-    runs = {item["metadata"]["name"]: item["metadata"]["uid"] for item in items if is_manual(item)}
+    runs = {item["metadata"]["name"]: item["metadata"]["uid"] for item in items if trigger_of(item) == MANUAL}
     for name, uid in runs.items():
         say(f"removing the manual run {name}")
         api.delete(WORKFLOWS, namespace, name, uid)
@@ -41,13 +37,6 @@ def clear_manual(api: Api, namespace: str, labels: Mapping[str, str]) -> None:
                 ExitCode.PLATFORM,
             )
         time.sleep(_POLL_SECONDS)
-
-
-def is_manual(item: Mapping[str, Any]) -> bool:
-    """Tell whether `tfsteps submit` created a Workflow for a user, and certainly no schedule did: it has no owner."""
-    metadata = item["metadata"]
-    labels = metadata.get("labels") or {}
-    return labels.get(TRIGGER) == MANUAL and not metadata.get("ownerReferences") and not _SCHEDULED & set(labels)
 
 
 def _gone(api: Api, namespace: str, name: str, uid: str) -> bool:

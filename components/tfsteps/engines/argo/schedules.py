@@ -12,9 +12,7 @@ from tfsteps.engines.argo import objects
 from tfsteps.engines.argo.objects import CONFIG_MAPS, CRON_JOBS, CRON_WORKFLOWS, RESOURCES
 from tfsteps.engines.argo.workflow import WORKFLOWS
 from tfsteps.engines.schedules import (
-    MANUAL,
     SCHEDULE,
-    TRIGGER,
     Outcome,
     ScheduledRun,
     SchedulePlace,
@@ -24,7 +22,7 @@ from tfsteps.engines.schedules import (
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.resource import Resource
-from tfsteps.runs.identity import label_value
+from tfsteps.runs.identity import MANUAL, TRIGGER, label_value
 from tfsteps.schedule import cronjob
 from tfsteps.schedule.argo import schedule_of
 from tfsteps.systems.kubernetes.times import seconds

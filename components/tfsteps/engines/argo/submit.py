@@ -16,13 +16,12 @@ from tfsteps.engines.argo.pod_references import pod_references
 from tfsteps.engines.argo.workflow import WORKFLOWS
 from tfsteps.engines.compiled import Compiled, LintError
 from tfsteps.engines.missing_objects import missing
-from tfsteps.engines.schedules import MANUAL, SCHEDULED, TRIGGER
 from tfsteps.engines.submission import Scheduler, Submission, agree, check_names, options_of, print_yaml, show_command
 from tfsteps.kube.access import find
 from tfsteps.kube.client import Api
 from tfsteps.kube.credentials import AccessError
 from tfsteps.launcher.exit_codes import ExitCode
-from tfsteps.runs.identity import PIPELINE, label_value
+from tfsteps.runs.identity import MANUAL, PIPELINE, SCHEDULED, TRIGGER, label_value
 from tfsteps.schedule import Schedule, argo, cronjob, submitter
 from tfsteps.spec import SpecError
 

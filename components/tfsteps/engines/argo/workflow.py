@@ -15,6 +15,7 @@ from tfsteps.answer import NO, YES, Answer, known, unknown
 from tfsteps.engines.argo.node_names import Try, step_name, tries
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.kube.resource import Resource
+from tfsteps.runs.identity import MANUAL, SCHEDULED, TRIGGER
 from tfsteps.spec.step_inputs import merged
 
 WORKFLOWS = Resource("argoproj.io/v1alpha1", "workflows", "Workflow")
@@ -24,6 +25,9 @@ POD_LABEL = "workflows.argoproj.io/workflow"
 _NODE_NAME, _NODE_ID = "workflows.argoproj.io/node-name", "workflows.argoproj.io/node-id"
 LOOPS = ("withItems", "withParam", "withSequence")
 """The fields of a task or step that make it a loop."""
+
+_SCHEDULE_LABELS = {"workflows.argoproj.io/cron-workflow", "scheduledworkflows.kubeflow.org/scheduledWorkflowName"}
+"""Labels of the Workflows that a schedule of Argo or Kubeflow Pipelines started."""
 
 NO_NODES = "the Workflow object does not contain the state of this step"
 _ENDED = {"Succeeded", "Failed", "Error", "Skipped", "Omitted"}
@@ -91,6 +95,19 @@ def end_of(workflow: Mapping[str, Any] | None, uid: str) -> str:
     if phase in ("Succeeded", "Failed", "Error"):
         return f"has ended ({phase})"
     return "is being stopped" if terminating(workflow) else ""
+
+
+def trigger_of(workflow: Mapping[str, Any]) -> str:
+    """Return what certainly started a Workflow: `MANUAL` or `SCHEDULED`; empty = that is not clear.
+
+    A manual run has no owner: one may have been added by whatever created it, such as the Job of a CronJob.
+    """
+    metadata = workflow["metadata"]
+    labels, owners = metadata.get("labels") or {}, metadata.get("ownerReferences") or []
+    trigger = labels.get(TRIGGER, "")
+    if not _SCHEDULE_LABELS.isdisjoint(labels):
+        return "" if trigger == MANUAL else SCHEDULED
+    return trigger if (trigger == MANUAL and not owners) or trigger == SCHEDULED else ""
 
 
 def nodes(workflow: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

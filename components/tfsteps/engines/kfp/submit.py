@@ -22,14 +22,13 @@ from tfsteps.engines.kfp.client import open_client, pages
 from tfsteps.engines.kfp.inputs import definitions, typed
 from tfsteps.engines.kfp.pod_references import NAMESPACE, pod_references
 from tfsteps.engines.missing_objects import missing
-from tfsteps.engines.schedules import MANUAL, TRIGGER
 from tfsteps.engines.submission import Submission, agree, print_yaml, show_command
 from tfsteps.kube.access import find
 from tfsteps.kube.client import Api
 from tfsteps.kube.credentials import AccessError
 from tfsteps.kube.errors import ApiError
 from tfsteps.launcher.exit_codes import ExitCode
-from tfsteps.runs.identity import spec_hash
+from tfsteps.runs.identity import MANUAL, TRIGGER, spec_hash
 from tfsteps.schedule import kubeflow
 from tfsteps.schedule.types import utc
 from tfsteps.spec import SpecError
