@@ -150,11 +150,50 @@ def test_a_workflow_goes_with_its_job(cluster, place, since):
     until(lambda: job["metadata"]["name"] not in names())
 
 
-def test_what_is_there_is_not_submitted_again(place, image, folder, since):
-    file = workflow(folder, "overlap", "true")
-    code, out, err = tfsteps("submit", file, "--namespace", place, "--every", "1h")
+def schedules(place, *args):
+    code, out, err = tfsteps("schedules", *args, "--engine", "argo", "--namespace", place)
+    assert code == 0, err
+    return out
+
+
+def test_a_schedule_is_updated_only_with_consent(cluster, place, folder, since):
+    file = workflow(folder, "early", "true")
+    code, out, err = tfsteps("submit", file, "--namespace", place, "--cron", "5 4 * * *")
     assert (code, out) == (2, "")
-    assert f"CronWorkflow overlap already exists in {place}; delete it or choose another --name" in err
+    assert "+  - 5 4 * * *" in err
+    assert "nothing was changed: without a terminal, add --yes" in err
+    schedules(place, "pause", "early")
+    assert tfsteps("submit", file, "--namespace", place, "--cron", "5 4 * * *", "--yes")[0] == 0
+    spec = cluster.api.get(CRONS, place, "early")["spec"]
+    assert (spec["schedules"], spec["suspend"], "when" in spec) == (["5 4 * * *"], True, False)
+    assert "next: 20" in schedules(place, "resume", "early")
+
+
+def test_the_records_have_each_date_and_runs_by_hand_are_kept_apart(cluster, place, folder, since):
+    def succeeded():
+        rows = [line.split() for line in schedules(place, "show", "between").splitlines()]
+        return [row for row in rows if row and row[-1] == "succeeded" and row[0] != "manual"]
+
+    planned = until(succeeded, 2 * MINUTE)[0][1]
+    assert planned.endswith(":00Z"), "the date, not the time at which it was sent"
+    by_hand = schedules(place, "run-now", "between").split()[2]
+    assert any(
+        line.startswith("manual") and by_hand in line for line in schedules(place, "show", "between").splitlines()
+    )
+    assert by_hand not in [each["metadata"]["name"] for each in of_cron(cluster, place, "between")]
+    assert "CronJob" in schedules(place)
+
+
+def test_a_manual_run_removes_earlier_ones_and_none_of_a_schedule(cluster, place, folder, since):
+    file = workflow(folder, "overlap", "sleep 300")
+    runs = until(lambda: of_cron(cluster, place, "overlap"), MINUTE)
+    scheduled = max((each["metadata"] for each in runs), key=lambda each: each["creationTimestamp"])
+    for name in ("first", "second"):
+        code, _, err = tfsteps("submit", file, "--namespace", place, "--name", name, "--replace")
+        assert code == 0, err
+    names = [each["metadata"]["name"] for each in cluster.api.list(WORKFLOWS, place)["items"]]
+    assert ("second" in names, "first" in names, scheduled["name"] in names) == (True, False, True)
+    cluster.api.delete(WORKFLOWS, place, "second", cluster.api.get(WORKFLOWS, place, "second")["metadata"]["uid"])
 
 
 def test_nothing_is_created_where_one_part_is_refused(cluster, place, image, folder, since):

@@ -43,7 +43,7 @@ def cron_workflow(schedule: Schedule, workflow: Mapping[str, Any], name: str) ->
         **({"when": f"{{{{= now() >= {_date(schedule.starts)} }}}}"} if schedule.starts is not None else {}),
         **({"stopStrategy": {"expression": f"now() >= {_date(schedule.ends)}"}} if schedule.ends is not None else {}),
         **({"workflowMetadata": metadata} if metadata else {}),
-        "workflowSpec": workflow["spec"],
+        "workflowSpec": {**workflow["spec"], **run_limits(schedule)},
     }
     return {
         "apiVersion": "argoproj.io/v1alpha1",
@@ -80,6 +80,23 @@ def policies(schedule: Schedule) -> dict[str, Any]:
     }
 
 
+def run_limits(schedule: Schedule) -> dict[str, int]:
+    """Return the fields of a Workflow's spec that limit each run: its steps at once, and its time in seconds."""
+    timeout = schedule.timeout
+    return {
+        **({"parallelism": schedule.parallelism} if schedule.parallelism is not None else {}),
+        **({"activeDeadlineSeconds": int(timeout)} if timeout is not None else {}),
+    }
+
+
+def max_active_runs(schedule: Schedule, name: str) -> Iterator[Problem]:
+    """Yield a problem if `schedule` limits how many runs overlap; the scheduler `name` starts one, or all."""
+    if schedule.max_active_runs is not None:
+        wrong = f"is not supported by {name}, which starts one run at once or all that are due"
+        fix = "Write `concurrency: forbid` for one, or leave it out. Kubeflow Pipelines has a limit of up to 10"
+        yield problem(("max_active_runs",), wrong, fix, str(schedule.max_active_runs))
+
+
 def catch_up(schedule: Schedule, name: str) -> Iterator[Problem]:
     """Yield a problem if `schedule` asks for all missed runs; the scheduler `name` starts at most the newest one."""
     if schedule.catch_up:
@@ -93,6 +110,7 @@ def catch_up(schedule: Schedule, name: str) -> Iterator[Problem]:
 
 def _problems(schedule: Schedule) -> Iterator[Problem]:
     yield from catch_up(schedule, NAME)
+    yield from max_active_runs(schedule, NAME)
     if schedule.interval and schedule.start:
         wrong = f"has no effect on an interval: {NAME} counts it from the creation of the schedule"
         yield problem(("start",), wrong, "Write `cron` instead of `interval`, or leave `start` out", schedule.start)

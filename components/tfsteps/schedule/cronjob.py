@@ -11,7 +11,7 @@ import msgspec
 
 from tfsteps.image import IMAGE
 from tfsteps.launcher.exit_codes import ExitCode
-from tfsteps.schedule.argo import NAME_LENGTH, catch_up, policies
+from tfsteps.schedule.argo import NAME_LENGTH, catch_up, max_active_runs, policies, run_limits
 from tfsteps.schedule.fires import fire_times
 from tfsteps.schedule.submitter import JOB_NAME, JOB_UID
 from tfsteps.schedule.types import Schedule
@@ -61,7 +61,8 @@ def objects(
     labels = {"app.kubernetes.io/name": name, "app.kubernetes.io/part-of": "tfsteps"}
     metadata = {"name": name, "namespace": namespace, "labels": labels}
     dependents = [] if service_account else _account(metadata)
-    data = {FILE: msgspec.json.encode(workflow).decode()}
+    limited = {**workflow, "spec": {**workflow["spec"], **run_limits(schedule)}}
+    data = {FILE: msgspec.json.encode(limited).decode()}
     dependents.append({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
     cron = schedule.expression
     spec = {
@@ -138,6 +139,7 @@ def _container(image: str) -> dict[str, Any]:
 
 def _problems(schedule: Schedule) -> Iterator[Problem]:
     yield from catch_up(schedule, NAME)
+    yield from max_active_runs(schedule, NAME)
     for field, text in (("start", schedule.start), ("end", schedule.end)):
         if text:
             fix = "Leave it out and create or delete the CronJob at that time, or use an Argo CronWorkflow"

@@ -48,7 +48,7 @@ def recurring_run(schedule: Schedule, now: float, server_timezone: str = "UTC") 
         **trigger,
         **({"start_time": utc(schedule.origin(now))} if _has_start(schedule, now) else {}),
         **({"end_time": utc(schedule.ends - 1)} if schedule.ends is not None else {}),
-        "max_concurrency": MOST_AT_ONCE if schedule.concurrency == "allow" else 1,
+        "max_concurrency": (schedule.max_active_runs or MOST_AT_ONCE) if schedule.concurrency == "allow" else 1,
         "no_catchup": not schedule.catch_up,
     }
 
@@ -134,6 +134,14 @@ def _problems(schedule: Schedule, now: float, server_timezone: str) -> Iterator[
     if schedule.concurrency == "replace":
         fix = "Choose forbid or allow, or use Argo"
         yield problem(("concurrency",), f"is not supported by {NAME}", fix, "replace", "forbid, allow")
+    if schedule.max_active_runs is not None and schedule.max_active_runs > MOST_AT_ONCE:
+        wrong, fix = f"is too large for {NAME}", f"Write at most {MOST_AT_ONCE}, or use Argo without a limit"
+        yield problem(("max_active_runs",), wrong, fix, str(schedule.max_active_runs), f"from 1 to {MOST_AT_ONCE}")
+    for field in ("parallelism", "timeout"):
+        if getattr(schedule, field) is not None:
+            wrong = f"is not supported by {NAME}: recurring runs have no such limit"
+            fix = "Limit the steps in the pipeline: deadlines of jobs, `ParallelFor(parallelism=...)`; or use Argo"
+            yield problem((field,), wrong, fix)
     if schedule.starting_deadline:
         wrong, fix = f"is not supported by {NAME}: it always starts late runs", "Leave it out, or use Argo"
         yield problem(("starting_deadline",), wrong, fix)

@@ -92,6 +92,10 @@ def _rules(schedule: Schedule) -> Iterator[Problem]:
         yield problem(("interval",), "cannot be combined with `cron`", "Keep one of them", f"{schedule.interval:g}s")
     yield from _whole(("interval",), schedule.interval)
     yield from _whole(("starting_deadline",), schedule.starting_deadline)
+    yield from _whole(("timeout",), schedule.timeout)
+    if schedule.max_active_runs is not None and schedule.concurrency != "allow":
+        wrong, fix = "has an effect only with `concurrency: allow`", "Write that too, or leave `max_active_runs` out"
+        yield problem(("max_active_runs",), wrong, fix, str(schedule.max_active_runs))
     zone = _zone(schedule.timezone)
     if isinstance(zone, Problem):
         yield zone

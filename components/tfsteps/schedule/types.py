@@ -22,6 +22,8 @@ Instant = Annotated[
 Count = Annotated[int, Meta(ge=0, le=100, description="a whole number from 0 to 100", examples=[3])]
 
 
+Several = Annotated[int, Meta(ge=1, le=1000, description="a whole number from 1 to 1000", examples=[3])]
+
 _YEAR_10000 = 253_402_300_800  # in seconds since the epoch; no `datetime` is later
 
 
@@ -53,6 +55,11 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
         concurrency: What happens when a run is due and the last one has not ended: forbid = the run is skipped or
             waits; allow = both run at once; replace = the last run is stopped and the new one starts.
         starting_deadline: How late a run may start, in whole seconds. Left out: the scheduler's default.
+        max_active_runs: How many runs of the schedule may overlap with `concurrency: allow`. Left out: as many as the
+            scheduler starts.
+        parallelism: How many steps of a run are in progress at once. Left out: as the pipeline says.
+        timeout: How long a run may take, in whole seconds; then it is stopped, and has failed. Left out: as the
+            pipeline says.
         history: How many ended runs are kept.
     """
 
@@ -64,6 +71,9 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     catch_up: bool = False
     concurrency: Literal["forbid", "allow", "replace"] = "forbid"
     starting_deadline: Duration | None = None
+    max_active_runs: Several | None = None
+    parallelism: Several | None = None
+    timeout: Duration | None = None
     history: History = History()
 
     @property

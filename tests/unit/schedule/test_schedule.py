@@ -2,6 +2,7 @@
 
 import datetime as dt
 import itertools
+import json
 
 import pytest
 
@@ -33,6 +34,9 @@ WRONG = {
     "{cron: 0 9 * * *, start: tomorrow}": ["start: 'tomorrow' is not allowed here"],
     "{cron: 0 9 * * *, start: 2026-02-03, end: 2026-02-03}": ["end: '2026-02-03' is not after `start`"],
     "{cron: 0 9 * * *, concurrency: Forbid}": ["concurrency: 'Forbid' is not one of the choices", "`forbid`"],
+    "{cron: 0 9 * * *, max_active_runs: 3}": ["max_active_runs: 3 has an effect only with `concurrency: allow`"],
+    "{cron: 0 9 * * *, parallelism: 0}": ["parallelism: 0 is out of range"],
+    "{cron: 0 9 * * *, timeout: 1.5s}": ["timeout: 1.5s is not a whole number of seconds"],
     "{cron: 0 9 * * *, history: {successful: 101}}": ["history.successful: 101 is out of range"],
     "{cron: 0 9 * * *, catchup: true}": ["catchup: is not a known field. Write `catch_up`"],
     "cron: 0 9 * * *\ntimezone: X/Y\nend: 2026-13-13\n": ["schedule:2: timezone:", "schedule:3: end:"],
@@ -153,3 +157,21 @@ def test_kubeflow_takes_a_zone_that_is_its_own():
 def test_intervals_need_no_zone():
     given = schedule.from_plain({"interval": "1h", "timezone": "Europe/Berlin"})
     assert kubeflow.problems(given, NOW) == []
+
+
+def test_each_scheduler_limits_runs_or_refuses():
+    limits = {"concurrency": "allow", "max_active_runs": 3, "parallelism": 2, "timeout": "6h"}
+    when = schedule.from_plain({"cron": "@daily", **limits})
+    workflow = {"metadata": {}, "spec": {"entrypoint": "main"}}
+    limited = {"entrypoint": "main", "parallelism": 2, "activeDeadlineSeconds": 21600}
+    assert argo.cron_workflow(when, workflow, "n")["spec"]["workflowSpec"] == limited
+    config_map = next(
+        each for each in cronjob.objects(when, workflow, "n", namespace="ml") if each["kind"] == "ConfigMap"
+    )
+    assert json.loads(config_map["data"]["workflow.json"])["spec"] == limited
+    assert kubeflow.recurring_run(when, NOW)["max_concurrency"] == 3
+    assert [found.path for found in kubeflow.problems(when, NOW)] == [("parallelism",), ("timeout",)]
+    for scheduler in (argo, cronjob):
+        assert [found.path for found in scheduler.problems(when)] == [("max_active_runs",)]
+    eleven = schedule.from_plain({"cron": "@daily", "concurrency": "allow", "max_active_runs": 11})
+    assert "from 1 to 10" in str(kubeflow.problems(eleven, NOW)[0])

@@ -254,7 +254,7 @@ def fire_times(submission: Submission, now: float) -> Iterator[int]:
         raise CommandError(f"--server-timezone {server_timezone!r} {timezones.WRONG}. {fix}")
     if problems := kubeflow.problems(when, now, server_timezone):
         raise SpecError(problems, "schedule")
-    if when.concurrency == "allow":
+    if when.concurrency == "allow" and when.max_active_runs is None:
         warn(f"Kubeflow Pipelines runs at most {kubeflow.MOST_AT_ONCE} runs of a schedule at once")
     return kubeflow.fires(when, now, server_timezone)
 
