@@ -289,7 +289,8 @@ def test_a_workflow_with_its_arguments(flow):
     (workflow,), err = submitted(flow, "-p", "what=a=b", "--namespace", "team", "--service-account", "trainer")
     assert err == ""
     assert workflow["kind"] == "Workflow"
-    assert workflow["metadata"] == {"generateName": "hello-", "labels": {"team": "vision"}, "namespace": "team"}
+    labels = {"team": "vision", "tfsteps.dev/pipeline": "hello", "tfsteps.dev/trigger": "manual"}
+    assert workflow["metadata"] == {"generateName": "hello-", "labels": labels, "namespace": "team"}
     assert workflow["spec"]["serviceAccountName"] == "trainer"
     given = {each["name"]: each["value"] for each in workflow["spec"]["arguments"]["parameters"]}
     assert given == {"what": "a=b", "how": "well"}
@@ -300,7 +301,8 @@ def test_a_cron_workflow_and_its_next_ten_runs(flow):
     mark = {"tfsteps.dev/spec-hash": cron["metadata"]["annotations"]["tfsteps.dev/spec-hash"]}
     assert (cron["kind"], cron["metadata"]) == ("CronWorkflow", {"name": "hello", "annotations": mark})
     assert (cron["spec"]["schedules"], cron["spec"]["timezone"]) == (["0 2 * * 0"], "Europe/Berlin")
-    assert cron["spec"]["workflowMetadata"] == {"labels": {"team": "vision"}}
+    ours = {"tfsteps.dev/pipeline": "hello", "tfsteps.dev/trigger": "scheduled"}
+    assert cron["spec"]["workflowMetadata"] == {"labels": {"team": "vision", **ours}}
     first, *lines = err.splitlines()
     assert (first, len(lines)) == ("next runs:", 10)
     assert all(line.strip().startswith("Sun ") for line in lines)
@@ -321,7 +323,8 @@ def test_a_cron_job_and_all_that_it_needs(flow):
 def test_templates_and_crons_of_ones_own(write):
     template = write("template.py", HERA + "t = filled(WorkflowTemplate(name='train', **FIELDS))\n")
     (workflow,), _ = submitted(template, "-p", "what=x")
-    assert (workflow["kind"], workflow["metadata"]) == ("Workflow", {"generateName": "train-"})
+    labels = {"tfsteps.dev/pipeline": "train", "tfsteps.dev/trigger": "manual"}
+    assert (workflow["kind"], workflow["metadata"]) == ("Workflow", {"generateName": "train-", "labels": labels})
     cron = write("cron.py", HERA + "c = filled(CronWorkflow(name='nightly', schedules=['0 2 * * *'], **FIELDS))\n")
     (own,), _ = submitted(cron, "-p", "what=x", "--name", "other")
     assert (own["kind"], own["metadata"]["name"]) == ("CronWorkflow", "other")
