@@ -2,6 +2,7 @@
 
 import heapq
 import itertools
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Literal, Protocol
@@ -77,14 +78,14 @@ class ScheduleState(msgspec.Struct, frozen=True, kw_only=True):
     def records(self, now: float) -> list[ScheduledRun]:
         """Return the runs and, between the oldest of them and now, the dates without a run, the newest first.
 
-        Of a schedule without runs, the dates of the last week.
+        Of a schedule without runs, the dates of the last week; of dates without a run, at most the last 20,000.
         """
         dates: Iterable[int] = ()
         if self.schedule is not None and self.schedule.cron:
             first = min((run.planned for run in self.runs if run.planned is not None), default=now - _WEEK)
             after = max(self.created, first - 1)
             fires = itertools.takewhile(lambda at: at <= now, fire_times(self.schedule, after))
-            dates = itertools.islice(fires, _MOST_FIRES)
+            dates = deque(fires, _MOST_FIRES)  # the last ones
         started = {run.planned for run in self.runs}
         missing = [ScheduledRun(planned=at) for at in dates if at not in started]
         return list(heapq.merge(self.runs, reversed(missing), key=_time, reverse=True))
