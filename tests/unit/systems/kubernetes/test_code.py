@@ -12,11 +12,13 @@ import pytest
 from tests.support.features import IDENTITY, PLACES
 from tfsteps import spec
 from tfsteps.runs import code_archive
+from tfsteps.settings.find import VARIABLE
 from tfsteps.spec import CodeSource
 from tfsteps.systems import registry
 from tfsteps.systems.base import LaunchError
 from tfsteps.systems.kubernetes import code
 from tfsteps.systems.kubernetes.permissions import needed
+from tfsteps.systems.kubernetes.system import SPEC_HASH
 from tfsteps.systems.trainjob import ranks
 
 TASK = (pathlib.Path(ranks.__file__).parent / "task.sh").read_text()
@@ -177,3 +179,18 @@ def test_a_source_is_a_folder_or_a_mapping():
     assert spec.from_plain({**fields, "code": "src"}).code_source == CodeSource(folder="src")
     assert spec.from_plain({**fields, "code": {"folder": "src"}}).code_source == CodeSource(folder="src")
     assert spec.from_plain(fields).code_source is None
+
+
+def test_settings_of_the_platform_do_not_change_by_what_a_job_with_code_is_recognized(folder, tmp_path, monkeypatch):
+    """Settings are applied before the code is packed."""
+    settings = tmp_path / "settings.yaml"
+    settings.write_text("defaults: {labels: {team: vision}}\n")
+    monkeypatch.setenv(VARIABLE, str(settings))
+    packed, bare = job_of(folder), registry.get("jobset")
+    system = registry.get("jobset")
+    unpacked = msgspec.structs.replace(packed, code=CodeSource())
+    job = msgspec.structs.replace(system.with_settings(unpacked, registry.options()), code=packed.code)
+    with_settings, without = system.plan(job, IDENTITY, PLACES), bare.plan(packed, IDENTITY, PLACES)
+    assert job.labels == {"team": "vision"}
+    hashes = [objects[0]["metadata"]["annotations"][SPEC_HASH] for objects in (with_settings, without)]
+    assert hashes[0] == hashes[1]
