@@ -25,7 +25,6 @@ from tfsteps.runs.location import Location
 from tfsteps.runs.lost_launcher import may_continue
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.runs.status import Status
-from tfsteps.settings import find
 from tfsteps.spec import SpecError, TrainingJob
 from tfsteps.systems import registry
 from tfsteps.systems.base import HasSettings, System
@@ -119,7 +118,11 @@ def make_plan(
 
 def with_settings(system: System, job: TrainingJob, *, dry_run: bool) -> TrainingJob:
     """Return the job with the platform's settings; those of a cluster are not applied if it may not be asked."""
-    if not isinstance(system, HasSettings) or (dry_run and not os.environ.get(find.VARIABLE)):
+    if not isinstance(system, HasSettings):
+        return job
+    from tfsteps.settings.find import VARIABLE  # noqa: PLC0415  local runs need no client of a cluster
+
+    if dry_run and not os.environ.get(VARIABLE):
         return job
     return system.with_settings(job, registry.options())
 
