@@ -137,7 +137,7 @@ def test_a_changed_recurring_run_is_replaced_and_no_date_is_run_twice(program, s
     code, out, err = submitted(second, program, "--every", "2h", "-p", "n=3")
     assert (code, second.changes, out) == (2, [], ""), "not without consent"
     assert "-interval_second: 3600\n+interval_second: 7200" in err
-    assert "+  n: 3" in err
+    assert "+  n: 3" in err.replace("'", "")  # quoted once another test has loaded a library of YAML 1.1
     code, out, err = submitted(second, program, "--every", "2h", "-p", "n=3", "--yes")
     assert (code, second.created["recurringruns"]["mode"]) == (0, "DISABLE"), err
     assert second.changes == ["recurringruns", *(f"POST /recurringruns{change}" for change in changes)]
