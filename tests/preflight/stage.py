@@ -92,14 +92,17 @@ class Stage:
         spec = {"nodeSelector": {"there-is": "no-such-node"}, "containers": [{"name": "main", "image": IMAGE}]}
         self.api.create(PODS, self.namespace, {"metadata": {"name": name, "ownerReferences": owners}, "spec": spec})
 
-    def launch(self, name, script, system="kubeflow", **fields):
-        """Start a launcher in the pod `name`; the same name again is the same task."""
+    def launch(self, name, script, system="kubeflow", code="", **fields):
+        """Start a launcher in the pod `name`, with packed code; the same name again is the same task."""
         task = uuid.uuid5(uuid.NAMESPACE_DNS, name)
         outputs = self.folder / "pipeline" / "run" / name / str(task) / "outputs.json"
         job = {"name": name, "image": IMAGE, "image_pull_policy": "Never", "command": ["sh", "-c", script]}
         spec = {**job, "roles": {"worker": {"replicas": 2}}, **fields}
         given = msgspec.json.encode(
-            {"inputs": {"parameterValues": {"spec": spec, "system": system}}, "outputs": {"outputFile": str(outputs)}}
+            {
+                "inputs": {"parameterValues": {"spec": spec, "system": system, "code": code}},
+                "outputs": {"outputFile": str(outputs)},
+            }
         )
         number = len(self.launchers)
         record, said = self.folder / f"{number}.requests", self.folder / f"{number}.out"

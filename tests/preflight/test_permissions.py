@@ -13,6 +13,7 @@ from tests.preflight.stage import Stage
 from tests.support.shell import printing
 from tests.support.waiting import until
 from tfsteps.engines.argo.workflow import WORKFLOWS
+from tfsteps.engines.code_input import with_packed_code
 from tfsteps.kube.logs import PODS
 from tfsteps.kube.resource import Resource
 
@@ -60,7 +61,11 @@ def success(stage, name):
 
 def outside_of_workflows(stage, name):
     stage.pod(name)
-    return stage.launch(name, printing("echo up")).ends()
+    files = stage.folder / "code"
+    files.mkdir()
+    (files / "greeting.txt").write_text("up\n")
+    code = with_packed_code({"code": str(files)})["code"]
+    return stage.launch(name, printing("cat greeting.txt"), code=code).ends()
 
 
 def failure(stage, name):

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -111,6 +112,7 @@ ANY = _Any()
 
 @pytest.fixture
 def objects(tmp_path, monkeypatch):
+    monkeypatch.setattr("tfsteps.cli.commands.schedules.time", SimpleNamespace(time=lambda: NOW + 60.0))
     there = Objects()
     monkeypatch.delenv("KF_PIPELINES_ENDPOINT", raising=False)
     with serve(there) as server:
