@@ -3,7 +3,8 @@
 import pytest
 
 from tests.argo.environment import Environment
-from tests.preflight.conftest import ACCOUNTS, ROOT, cluster, executor, image, namespace_of
+from tests.preflight.conftest import ACCOUNTS, cluster, executor, image, namespace_of
+from tests.support.overlays import built
 
 __all__ = ["cluster", "image"]
 
@@ -17,9 +18,9 @@ def environment(cluster, image):
 
 
 def made_environment(cluster, namespace, image):
-    """Return a namespace with a ServiceAccount, which may do what `overlays/argo` says, word for word."""
+    """Return a namespace with a ServiceAccount, which may do what `overlays/argo` says, its comments included."""
     cluster.api.create(ACCOUNTS, namespace, {"metadata": {"name": ACCOUNT}})
-    overlay = cluster.kubectl("kustomize", ROOT / "manifests/overlays/argo")
+    overlay = built(cluster, "argo", {})
     cluster.kubectl("apply", "-f", "-", stdin=overlay.replace("namespace: argo\n", f"namespace: {namespace}\n"))
     cluster.kubectl("apply", "-n", namespace, "-f", "-", stdin=executor(ACCOUNT))
     return Environment(cluster, namespace, ACCOUNT, image)

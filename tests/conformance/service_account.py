@@ -37,7 +37,7 @@ def kubeconfig(api: Api, namespace: str, system: str, file: pathlib.Path) -> pat
 
 
 def _roles(system: str) -> Iterator[dict[str, Any]]:
-    for file in [*(_MANIFESTS / "base").glob("*-role.yaml"), *(_MANIFESTS / "systems" / system).glob("*-role.yaml")]:
-        yield yaml.safe_load(file.read_text())
+    for pattern in ("base/*-role.yaml", f"systems/{system}/*-role.yaml", "optional/*/*-role.yaml"):
+        yield from (yaml.safe_load(file.read_text()) for file in sorted(_MANIFESTS.glob(pattern)))
     rule = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}
     yield {"metadata": {"name": "secrets"}, "rules": [rule]}  # manifests/ leave it to others

@@ -1,4 +1,4 @@
-"""manifests/systems: what launchers must be allowed to do for each job system beside `kubeflow`, from its kinds."""
+"""manifests/systems and manifests/optional: what launchers must be allowed to do beside manifests/base."""
 
 import pathlib
 
@@ -6,11 +6,19 @@ import pytest
 import yaml
 
 from tfsteps.systems import registry, roles
+from tfsteps.systems.kubernetes.permissions import OPT_IN
 
 HERE = pathlib.Path(__file__).parents[2] / "manifests/systems"
 OTHERS = [name for name in registry.on_kubernetes() if name != "kubeflow"]  # that one is in manifests/base
 SET_BY_THE_OVERLAY = ("set-by-the-overlay", "set-by-the-overlay")
 _KUSTOMIZATION = """# For `--system {name}`, beside manifests/base. In an overlay: `components: [../../systems/{name}]`.
+apiVersion: kustomize.config.k8s.io/v1alpha1
+kind: Component
+resources:
+- {name}-role.yaml
+- {name}-role-binding.yaml
+"""
+_OPT_IN_KUSTOMIZATION = """# Optional, beside manifests/base. In an overlay: `components: [../../optional/{name}]`.
 apiVersion: kustomize.config.k8s.io/v1alpha1
 kind: Component
 resources:
@@ -46,6 +54,15 @@ def test_the_role_of_a_system(name, golden):
         HERE / name / f"{name}-role-binding.yaml",
         dumped(roles.role_binding(role["metadata"]["name"], *SET_BY_THE_OVERLAY)),
     )
+
+
+@pytest.mark.parametrize("name", OPT_IN)
+def test_the_role_of_what_an_operator_adds(name, golden):
+    role = roles.role(f"tfsteps-{name}", roles.rules(OPT_IN[name]))
+    folder = HERE.parent / "optional" / name
+    golden(folder / "kustomization.yaml", _OPT_IN_KUSTOMIZATION.format(name=name))
+    golden(folder / f"{name}-role.yaml", dumped(role))
+    golden(folder / f"{name}-role-binding.yaml", dumped(roles.role_binding(f"tfsteps-{name}", *SET_BY_THE_OVERLAY)))
 
 
 def test_there_is_one_for_each_system():

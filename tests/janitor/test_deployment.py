@@ -32,7 +32,7 @@ for each in pathlib.Path("/proc").glob("[0-9]*"):
 def namespace(cluster, image, tmp_path_factory):
     """A namespace where Workflows may launch jobs and the janitor runs."""
     with namespace_of(cluster) as namespace:
-        grant(cluster, namespace, "launcher", tmp_path_factory.mktemp("deployment"))
+        grant(cluster, namespace, "launcher")
         cluster.kubectl("apply", "-n", namespace, "-f", "-", stdin=executor("launcher"))
         permissions, deployment = manifests(cluster.kubectl, namespace)
         ours = yaml.safe_load((ROOT / "manifests/janitor/base/janitor-deployment.yaml").read_text())

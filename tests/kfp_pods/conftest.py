@@ -5,8 +5,9 @@ import re
 import pytest
 
 from tests.kfp_pods.backend import Backend
-from tests.preflight.conftest import ACCOUNTS, ROOT, cluster, image, namespace_of
+from tests.preflight.conftest import ACCOUNTS, cluster, image, namespace_of
 from tests.support.claims import claim_of
+from tests.support.overlays import built
 
 __all__ = ["cluster", "image"]
 
@@ -15,7 +16,7 @@ __all__ = ["cluster", "image"]
 def backend(cluster, image):
     with namespace_of(cluster) as namespace:
         cluster.api.create(ACCOUNTS, namespace, {"metadata": {"name": "pipeline-runner"}})
-        overlay = cluster.kubectl("kustomize", ROOT / "manifests/overlays/kubeflow-pipelines")
+        overlay = built(cluster, "kubeflow-pipelines", {})
         moved = overlay.replace("namespace: kubeflow\n", f"namespace: {namespace}\n")
         moved = re.sub("image: tfsteps/launcher:.*", f"image: {image}", moved)
         moved = moved.replace("replicas: 1", "replicas: 0")  # started by the test that is about it

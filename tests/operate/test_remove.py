@@ -35,7 +35,12 @@ OVERLAYS = {
     "tfsteps": ["../janitor/cluster"],
     "none": ["../trainjob-runtimes", "../argo-templates/cluster"],
 }
-COMPONENTS = {"team": [f"../systems/{name}" for name in ("jobs", "jobset", "t9k", "tfjob-v1alpha1", "trainjob")]}
+COMPONENTS = {
+    "team": [
+        *(f"../systems/{name}" for name in ("jobs", "jobset", "t9k", "tfjob-v1alpha1", "trainjob")),
+        *(f"../optional/{name}" for name in ("readers", "tensorboard")),
+    ]
+}
 RUNTIMES = Resource("trainer.kubeflow.org/v1alpha1", "clustertrainingruntimes", "ClusterTrainingRuntime")
 WORKFLOW = """
 apiVersion: argoproj.io/v1alpha1

@@ -12,6 +12,7 @@ import pytest
 
 from tests.cluster import images, paths
 from tests.cluster.build import build
+from tests.support.overlays import built
 from tests.support.waiting import until
 from tests.support.wheel import wheel
 from tfsteps.kube import access
@@ -104,18 +105,11 @@ def release(cluster, namespace, job):
         cluster.kubectl("exec", "-n", namespace, pod["metadata"]["name"], "--", "touch", "/tmp/released")
 
 
-def grant(cluster, namespace, account, folder):
-    """Make a ServiceAccount that may do what an overlay gives the launcher of a user's namespace."""
-    overlay = folder / "overlay"
-    overlay.mkdir(parents=True)
-    text = (ROOT / "manifests/overlays/user-namespace/kustomization.yaml").read_text()
-    manifests = os.path.relpath(ROOT / "manifests", overlay.resolve())
-    text = text.replace("../..", manifests).replace("default-editor", account).replace("team", namespace)
-    (overlay / "kustomization.yaml").write_text(text)
+def grant(cluster, namespace, account):
+    """Make a ServiceAccount that may do what an overlay gives the launcher of a user's namespace, nothing optional."""
     cluster.api.create(ACCOUNTS, namespace, {"metadata": {"name": account}})
-    cluster.kubectl(
-        "apply", "-f", "-", stdin=cluster.kubectl("kustomize", "--load-restrictor=LoadRestrictionsNone", overlay)
-    )
+    overlay = built(cluster, "user-namespace", {"default-editor": account, "team": namespace}, optional=False)
+    cluster.kubectl("apply", "-f", "-", stdin=overlay)
 
 
 def executor(account):

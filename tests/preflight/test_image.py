@@ -33,7 +33,7 @@ exit $code
 @pytest.fixture(scope="module")
 def namespace(cluster, tmp_path_factory):
     with namespace_of(cluster, **{"pod-security.kubernetes.io/enforce": "restricted"}) as namespace:
-        grant(cluster, namespace, "launcher", tmp_path_factory.mktemp("image"))
+        grant(cluster, namespace, "launcher")
         yield namespace
 
 

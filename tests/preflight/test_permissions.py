@@ -25,13 +25,7 @@ FOR_GANGS = {  # tests/gang runs with these permissions
     ("get", "scheduling.x-k8s.io", "podgroups"),
     ("create", "scheduling.x-k8s.io", "podgroups"),
 }
-FOR_READERS = {("create", "", "pods")}  # tests/argo reads event files with these permissions
-FOR_EVICTION = {("create", "batch", "jobs"), ("delete", "batch", "jobs")}  # tests/argo runs with these permissions
-FOR_TENSORBOARD = {  # tests/wire/test_tensorboard.py sends these requests
-    *itertools.product(("get", "create", "patch", "delete"), ("batch",), ("jobs",)),
-    *itertools.product(("get", "create"), ("",), ("services",)),
-    *itertools.product(("get", "create"), ("tensorboard.kubeflow.org",), ("tensorboards",)),
-}
+FOR_EVICTION = set(itertools.product(("get", "create", "delete"), ("batch",), ("jobs",)))  # tests/argo uses them
 FOR_USAGE = {("list", "metrics.k8s.io", "pods")}  # tests/wire/test_usage.py sends this request
 LONG = "echo up; trap 'exit 0' TERM; sleep 600 & wait"
 
@@ -40,7 +34,7 @@ LONG = "echo up; trap 'exit 0' TERM; sleep 600 & wait"
 def stage(cluster, tmp_path_factory):
     with namespace_of(cluster) as namespace:
         folder = tmp_path_factory.mktemp("permissions")
-        grant(cluster, namespace, ACCOUNT, folder)
+        grant(cluster, namespace, ACCOUNT)
         with contextlib.closing(Stage(cluster, namespace, folder, ACCOUNT)) as stage:
             yield stage
 
@@ -177,4 +171,4 @@ def granted():
     for file in (ROOT / "manifests/base").glob("*-role.yaml"):
         for rule in yaml.safe_load(file.read_text())["rules"]:
             found |= set(itertools.product(rule["verbs"], rule["apiGroups"], rule["resources"]))
-    return found - FOR_GANGS - FOR_READERS - FOR_EVICTION - FOR_TENSORBOARD - FOR_USAGE
+    return found - FOR_GANGS - FOR_EVICTION - FOR_USAGE

@@ -21,7 +21,7 @@ WELL = f"well-{'long' * 12}"  # its pod has a name longer than a host's may be
 @pytest.fixture(scope="module")
 def namespace(cluster, tmp_path_factory):
     with namespace_of(cluster) as namespace:
-        grant(cluster, namespace, ACCOUNT, tmp_path_factory.mktemp("workflow"))
+        grant(cluster, namespace, ACCOUNT)
         cluster.kubectl("apply", "-n", namespace, "-f", "-", stdin=executor(ACCOUNT))
         yield namespace
 

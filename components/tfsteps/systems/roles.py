@@ -8,7 +8,7 @@ from tfsteps.spec import TrainingJob
 from tfsteps.systems import registry
 from tfsteps.systems.capabilities import Level
 from tfsteps.systems.features import FEATURES
-from tfsteps.systems.kubernetes.permissions import Permission, needed, optional
+from tfsteps.systems.kubernetes.permissions import OPT_IN, Permission, needed, optional
 
 _JOB = {"name": "example", "image": "example:1", "command": ["true"], "roles": {"worker": {}}}
 
@@ -21,8 +21,12 @@ def example_job(system: str, feature: str | None, base: Mapping[str, Any] = _JOB
     return spec.from_plain({**base, **fields}, "example", registry.options())
 
 
-def permissions(system: str) -> Iterator[Permission]:
+def permissions(system: str, opt_in: Iterable[str] = ()) -> Iterator[Permission]:
     """Yield what a launcher needs for every job that the system accepts; one may come several times.
+
+    Args:
+        system: Name of the job system.
+        opt_in: Names of `OPT_IN`, for what a launcher need not be able to do.
 
     Raises:
         LaunchError: There is no such system, or its jobs are no Kubernetes objects.
@@ -33,6 +37,8 @@ def permissions(system: str) -> Iterator[Permission]:
             if not kind.problems(job):
                 yield from needed(kind.resource, job, kind.permissions(job))
                 yield from optional(job)
+    for name in opt_in:
+        yield from OPT_IN[name]
 
 
 def rules(permissions: Iterable[Permission]) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from tfsteps.engines.kfp.store_config import CONFIG_MAP, SECRET
 from tfsteps.runs.identity import Identity
 from tfsteps.systems import registry
 from tfsteps.systems.kubeflow.tfjob import TFJob
-from tfsteps.systems.kubernetes.permissions import needed, optional
+from tfsteps.systems.kubernetes.permissions import OPT_IN, needed, optional
 from tfsteps.systems.kubernetes.system import KubernetesSystem
 from tfsteps.systems.kubernetes.tensorboard import manifests
 from tfsteps.tensorboard.address import PORT
@@ -70,7 +70,7 @@ def test_the_launcher_may_do_what_it_cannot_do_without():
     wanted = [permission for job in jobs for permission in needed(TFJob.resource, job, TFJob().permissions(job))]
     permissions = {(permission.verb, permission.group, permission.plural) for permission in wanted}
     assert permissions - granted == set()
-    more = spec.from_plain({**fields, "on_evicted": "1h", "tensorboard": {}}, "test", {})
+    more = spec.from_plain({**fields, "on_evicted": "1h"}, "test", {})
     extra = {(permission.verb, permission.group, permission.plural) for permission in optional(more)}
     assert granted - permissions == extra - permissions, "what it does without"
 
@@ -99,6 +99,9 @@ def test_an_overlay_binds_one_account_of_its_namespace(file):
     bound = [file.stem for file in FILES if file.name.endswith("-binding.yaml")]
     for component in overlay["components"]:
         bound += [path.stem for path in (file.parent / component).glob("*-role-binding.yaml")]
+    offered = re.findall(r"(?m)^# - (\.\./\.\./optional/\S+)", file.read_text())
+    assert {path.rpartition("/")[2] for path in offered} == {*OPT_IN}
+    bound += [path.stem for component in offered for path in (file.parent / component).glob("*-role-binding.yaml")]
     named = re.compile(patch["target"].get("name", ".*"))
     assert all(named.fullmatch(f"tfsteps-{name.removesuffix('-role-binding')}") for name in bound)
     set_ = {step["path"]: step["value"] for step in yaml.safe_load(patch["patch"])}

@@ -51,14 +51,28 @@ def needed(resource: Resource, job: TrainingJob, more: Iterable[Permission] = ()
 def optional(job: TrainingJob) -> list[Permission]:
     """Return the permissions without which a launcher of `job` continues, and warns of what it cannot do.
 
-    They are for the launcher's own pod, which it reads and labels; for `on_evicted`; for the pod that reads metrics and
-    curves from a volume that the launcher does not mount; for the TensorBoard; and for the usage over time.
+    They are for the launcher's own pod, which it reads and labels; for `on_evicted`; and for the usage over time.
     """
-    permissions = [Permission(verb, PODS) for verb in ("get", "patch", "create", "delete")]
+    permissions = [Permission(verb, PODS) for verb in ("get", "patch", "delete")]
     permissions += [Permission("list", POD_METRICS)]
-    if job.on_evicted:
-        permissions += [Permission(verb, JOBS) for verb in ("create", "delete")]
-    if job.tensorboard:
-        permissions += [Permission(verb, JOBS) for verb in ("get", "create", "patch", "delete")]
-        permissions += [Permission(verb, what) for what in (SERVICES, TENSORBOARDS) for verb in ("get", "create")]
-    return permissions
+    return permissions + [Permission(verb, JOBS) for verb in ("get", "create", "delete") if job.on_evicted]
+
+
+OPT_IN = {
+    "readers": [Permission(verb, PODS) for verb in ("get", "create", "delete")],
+    "tensorboard": [
+        *(Permission(verb, JOBS) for verb in ("get", "create", "patch", "delete")),
+        *(Permission(verb, what) for what in (SERVICES, TENSORBOARDS) for verb in ("get", "create")),
+    ],
+}
+"""Permissions to create more than jobs, which an operator grants by name, as `manifests/optional` has them.
+
+`readers` are pods that read metrics and curves from a volume that the launcher does not mount. Without them, and
+without `tensorboard`, a launcher continues and warns.
+"""
+
+
+def how_to_opt_in(name: str, refusal: object) -> str:
+    """Return what grants the permissions of that name in `OPT_IN`; empty = not a lack of them is why it was refused."""
+    missing = "cannot create resource" in str(refusal)  # else a policy or a quota refused the object
+    return f"grant it the permissions {name!r} (`tfsteps role SYSTEM --with {name}`)" if missing else ""

@@ -33,3 +33,22 @@ def test_what_is_no_name_is_refused(option):
     code, out, err = tfsteps("role", "jobs", option, "Team A")
     assert (code, out) == (2, "")
     assert f"{option} 'Team A' is not a name" in err
+
+
+def test_creating_more_than_jobs_is_granted_by_name():
+    plain, more = (
+        {
+            (rule["apiGroups"][0], rule["resources"][0], verb)
+            for rule in next(yaml.safe_load_all(tfsteps("role", "jobset", *options)[1]))["rules"]
+            for verb in rule["verbs"]
+        }
+        for options in ([], ["--with", "readers", "--with", "tensorboard"])
+    )
+    assert plain < more
+    assert {("", "pods", "create"), ("", "services", "create"), ("batch", "jobs", "patch")} <= more - plain
+
+
+def test_permissions_of_another_name_are_refused():
+    code, out, err = tfsteps("role", "jobset", "--with", "secrets")
+    assert (code, out) == (2, "")
+    assert "--with 'secrets' is not known: use readers or tensorboard" in err

@@ -12,6 +12,7 @@ from tfsteps.kube.answers import MALFORMED
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError, Stopped
 from tfsteps.systems.kubernetes.job_kind import JobKind
+from tfsteps.systems.kubernetes.permissions import how_to_opt_in
 from tfsteps.systems.kubernetes.tensorboard.request import SETTINGS, URL, NoStorageError, Settings, request_of
 from tfsteps.systems.kubernetes.tensorboard.start import start
 from tfsteps.systems.kubernetes.tensorboard_link import address
@@ -80,7 +81,8 @@ class JobTensorBoard:
             else:
                 self._find()
         except (ApiError, NoStorageError, ValueError) as error:
-            self.warning = f"There is no TensorBoard: {error}."
+            fix = how_to_opt_in("tensorboard", error)
+            self.warning = f"There is no TensorBoard: {error}{fix and f'; {fix}'}."
         except MALFORMED as error:
             self.warning = f"There is no TensorBoard: an answer of the cluster is not understood: {error!r}."
         except Stopped:

@@ -22,6 +22,7 @@ from tfsteps.systems.kubernetes.follow.pods import Pod, pod
 from tfsteps.systems.kubernetes.job_kind import JobKind
 from tfsteps.systems.kubernetes.launcher_pod import LauncherImage
 from tfsteps.systems.kubernetes.mounts import Mount, find_mount, prefer_node, user_of
+from tfsteps.systems.kubernetes.permissions import how_to_opt_in
 from tfsteps.systems.kubernetes.tensorboard.request import Settings, request_of
 
 _CONTAINER = "reader"
@@ -99,9 +100,8 @@ def read(
     except Stopped:
         raise LaunchError("this launcher was told to stop", retryable=False) from None
     except ApiError as error:
-        unauthorized = "cannot create resource" in str(error)  # else a policy or a quota refused this pod
-        grant = "let the launcher create pods (manifests/base), or " if unauthorized else ""
-        raise LaunchError(f"{error}; {grant}{fix}", retryable=False) from error
+        fixes = " or ".join(filter(None, [how_to_opt_in("readers", error), fix]))
+        raise LaunchError(f"{error}; {fixes}", retryable=False) from error
     except MALFORMED as error:
         raise LaunchError(f"an answer of the cluster is not understood: {error!r}", retryable=False) from error
 
