@@ -7,8 +7,8 @@ import msgspec
 from msgspec import inspect as mi
 
 from tfsteps.spec import TrainingJob, format_duration
-from tfsteps.spec.docstrings import attributes, structs, summary
 from tfsteps.spec.fields import Filled, Text
+from tfsteps.spec.schema import attributes, structs, summary
 from tfsteps.spec.units import Cpu, Duration, Memory
 
 INTRO = """# The job file

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.cli.command import refused, said
 from tests.unit.cli.jobs_on_cluster import Cluster, at, pod_of, tfjob, write_kubeconfig
 from tests.wire.scripted import Answer, refusal, serve
-from tfsteps.engines.argo.steps import steps
+from tfsteps.engines.argo.workflow_objects import steps
 from tfsteps.runs.identity import RUN_ID
 from tfsteps.systems.kubernetes.cleanup.retention import KEPT_UNTIL, LAUNCHER, REPORTED
 from tfsteps.systems.kubernetes.tensorboard import manifests

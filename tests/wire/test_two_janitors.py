@@ -10,7 +10,7 @@ import pytest
 from tests.unit.janitor.api_server import FakeApiServer
 from tests.unit.janitor.test_untrusted_objects import FLOWS, JOBS, PODS, job, pod, workflow
 from tests.wire.scripted import Answer, refusal, serve
-from tfsteps.engines.argo.abandoned import Workflows
+from tfsteps.engines.argo.workflow_objects import Workflows
 from tfsteps.janitor.sweep import Sweep
 from tfsteps.kube.client import Api
 from tfsteps.systems.kubeflow.tfjob import TFJob

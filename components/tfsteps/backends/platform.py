@@ -2,6 +2,7 @@
 
 import abc
 import contextlib
+import heapq
 import math
 import pathlib
 import queue
@@ -9,16 +10,17 @@ import shlex
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Generic, NoReturn
 
 import msgspec
 
 from tfsteps.backends.base import NO_LABELS, EventFolder, LogOptions, Section
 from tfsteps.backends.errors import CommandError
-from tfsteps.backends.event_log import EventLog
 from tfsteps.backends.find import JobT, Run, Selection, run_among
 from tfsteps.backends.launchers import recorded_launcher
 from tfsteps.backends.local import tensorboard as local_tensorboard
+from tfsteps.backends.log_printer import LogLine, LogPrinter
 from tfsteps.backends.place import Place
 from tfsteps.backends.records import Record, record_of, recorded_job, reports_of
 from tfsteps.backends.waiting import GONE_SECONDS, POLL_SECONDS
@@ -32,9 +34,55 @@ from tfsteps.runs.events import Event, JobChanged, LogLines, ReplicaChanged, Sta
 from tfsteps.runs.graph import Surroundings
 from tfsteps.runs.incarnations import Incarnations
 from tfsteps.runs.last_lines import Tails
+from tfsteps.runs.log_file import stamp
 from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.runs.status import ReplicaStatus, Status
 from tfsteps.systems import registry
+
+
+class EventLog:
+    """Prints lines of several jobs of one run.
+
+    Attributes:
+        read: How many lines of each source have been read, also of those that are not printed.
+    """
+
+    def __init__(self, tasks: Sequence[str], options: LogOptions) -> None:
+        """Get ready to print lines of the jobs of some tasks, in this order."""
+        self.read: dict[tuple[int, str], int] = {}
+        self._tasks = tasks
+        self._printer = LogPrinter(options)
+        self._printer.several = len(tasks) > 1
+
+    @property
+    def printed(self) -> int:
+        """Number of lines printed."""
+        return self._printer.printed
+
+    def print(self, events: Sequence[tuple[int, Event]], tail: int | None) -> None:
+        """Print the lines of `events` in the order of time; only the last ones, as many as `tail`; None = all."""
+        streams: dict[tuple[int, str], list[LogLine]] = {}
+        for position, event in events:
+            if isinstance(event, LogLines) and event.texts:
+                streams.setdefault((position, event.source), []).extend(self._lines(position, event))
+        self.read = {source: len(lines) for source, lines in streams.items()}
+        self._printer.print(heapq.merge(*streams.values(), key=attrgetter("stamp")), tail)
+        self._printer.flush()
+
+    def go_on(self, position: int, event: Event, skipped: dict[tuple[int, str], int]) -> None:
+        """Print the lines of an event, except the first ones of its source, whose number `skipped` counts down."""
+        if not isinstance(event, LogLines) or not event.texts:
+            return
+        source = position, event.source
+        known = skipped.get(source, 0)
+        skipped[source] = max(0, known - len(event.texts))
+        self._printer.print([*self._lines(position, event)][known:])
+        self._printer.flush()
+
+    def _lines(self, position: int, event: LogLines) -> Iterator[LogLine]:
+        stamps = event.stamps or [stamp(event.at)] * len(event.texts)
+        for at, text in zip(stamps, event.texts, strict=True):
+            yield LogLine(at.decode(), self._tasks[position], event.source, event.incarnation or 0, text)
 
 
 class PlatformBackend(abc.ABC, Generic[JobT]):

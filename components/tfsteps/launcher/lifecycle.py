@@ -15,6 +15,7 @@ import msgspec
 
 from tfsteps.launcher.deadlines import Clock, Exceeded
 from tfsteps.launcher.earlier_files import EarlierFiles, origin_of
+from tfsteps.launcher.failure import LastLines, failure_summary
 from tfsteps.launcher.log_limit import log_limit
 from tfsteps.launcher.log_writer import LogWriter
 from tfsteps.launcher.notify.notifier import Notifier, webhook_problems
@@ -25,7 +26,6 @@ from tfsteps.launcher.repeated_failure import FailureWatch, RepeatedFailure
 from tfsteps.launcher.signals import on_termination
 from tfsteps.launcher.silence import silence
 from tfsteps.launcher.stop_requests import StopRequests
-from tfsteps.launcher.verdict import recorded_end
 from tfsteps.runs.code import CodeReading
 from tfsteps.runs.events import JobChanged, ReplicaChanged, ReplicaState, State, Tick
 from tfsteps.runs.identity import Identity
@@ -37,11 +37,42 @@ from tfsteps.systems.base import Cause, Handle, LaunchError, Note, StoppedError,
 from tfsteps.systems.usage_interval import usage_interval
 from tfsteps.tensorboard.event_growth import EventFileGrowth
 from tfsteps.tensorboard.event_origin import EventOrigin
-from tfsteps.text.tracebacks import unexpected
+from tfsteps.text.tracebacks import stack, unexpected
 
 _IN_POD = "KUBERNETES_SERVICE_HOST"
 _LOOK_SECONDS = 10.0  # between two checks whether the event files have grown
 _ENDED = {ReplicaState.SUCCEEDED, ReplicaState.FAILED}
+
+
+def recorded_end(
+    final: JobChanged, ended_by: Exceeded | RepeatedFailure | None, status: Status, last_lines: LastLines
+) -> JobChanged:
+    """Return the end of the job as it is recorded: what the launcher ended is a failure, and each has a summary.
+
+    Args:
+        final: The end by the job system.
+        ended_by: Why the launcher ended the job: a deadline, or a failure that came again; None = it did not.
+        status: Of the job; its failure summary is set.
+        last_lines: Returns the last lines of a replica, as `failure_summary` needs them.
+    """
+    position = None
+    stopped = final.state in (State.CANCELLED, State.FAILED)  # FAILED: the platform reports the killed replicas
+    if stopped and isinstance(ended_by, Exceeded):
+        quiet = ended_by.silence
+        position = stack(last_lines(quiet.replica, quiet.incarnation) if quiet.replica else ())
+        message = ended_by.message(status.waiting, position.frame)
+        final = msgspec.structs.replace(final, state=State.FAILED, reason="DeadlineExceeded", message=message)
+    elif stopped and isinstance(ended_by, RepeatedFailure):
+        message, replica = ended_by.message, ended_by.replica
+        final = msgspec.structs.replace(
+            final, state=State.FAILED, reason="SameFailure", message=message, replica=replica
+        )
+    if final.state in (State.FAILED, State.LOST):
+        status.state, status.reason, status.message = final.state, final.reason, final.message
+        status.failure = failure_summary(status, last_lines, str(final.replica or ""))
+        if position and not status.failure.tail:
+            status.failure.tail = position.excerpt
+    return final
 
 
 def launch(

@@ -17,10 +17,11 @@ import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from tfsteps.spec import is_uri
 from tfsteps.tensorboard.address import HEALTH, PORT
 from tfsteps.tensorboard.event_growth import EventFileGrowth, file_sizes
-from tfsteps.tensorboard.lifetime import Lifetime
 from tfsteps.tensorboard.log_dirs import arguments
 from tfsteps.tensorboard.object_store import set_endpoints, sizes_below
 from tfsteps.text import streams
@@ -28,6 +29,34 @@ from tfsteps.text import streams
 _LONGEST_PAUSE = 15.0  # seconds between two looks at the event files
 _TERMINATED = 128 + signal.SIGTERM
 _Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+
+class Lifetime(msgspec.Struct, kw_only=True):
+    """The last signs of use of a TensorBoard; all times are seconds of one monotonic clock.
+
+    Attributes:
+        idle: Seconds without a request and without new event data after which it exits.
+        keep_for: Seconds after the last new event data after which it exits, even if it is used.
+        requested: When the last request came; the start counts as one.
+        written: When new event data was last seen; the start counts as such a time.
+    """
+
+    idle: float
+    keep_for: float
+    requested: float
+    written: float
+
+    def remaining(self, now: float) -> float:
+        """Return the seconds until it exits if nothing happens until then; 0 or less = now."""
+        return min(max(self.requested, self.written) + self.idle, self.written + self.keep_for) - now
+
+    def why(self, now: float) -> str:
+        """Return why it exits, as a sentence; empty = it does not exit yet."""
+        if now >= self.written + self.keep_for:
+            return f"There was no new event data for {self.keep_for:.0f} s (keep_for)."
+        if now >= max(self.requested, self.written) + self.idle:
+            return f"There was no request and no new event data for {self.idle:.0f} s (idle)."
+        return ""
 
 
 class Frontend:

@@ -16,8 +16,7 @@ from tests.support.event_writer import ScalarWriter
 from tests.unit.cli.statuses import saved, status
 from tests.unit.console.terminal import Terminal
 from tfsteps.console import live_view as view_module
-from tfsteps.console.live_table import LiveTable
-from tfsteps.console.live_view import LiveView
+from tfsteps.console.live_view import LiveTable, LiveView
 from tfsteps.runs.events import PartialLine, Replica, ReplicaState, State, one_line
 from tfsteps.runs.store import Attempt, make_private
 from tfsteps.tensorboard.event_origin import EventOrigin

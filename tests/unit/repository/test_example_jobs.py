@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from tfsteps import spec
-from tfsteps.spec.docstrings import structs
+from tfsteps.spec.schema import structs
 from tfsteps.systems import registry
 
 EXAMPLES = sorted((pathlib.Path(__file__).parents[3] / "docs" / "examples").iterdir())

@@ -14,8 +14,7 @@ from tests.unit.spec.bad_specs import BAD_TOGETHER, whole
 from tests.unit.spec.jobs import jobs
 from tests.unit.spec.test_good_specs import ALLOWED, INFERRED, QUANTITIES
 from tfsteps.spec import TrainingJob, yaml_text
-from tfsteps.spec.docstrings import attributes, structs, summary
-from tfsteps.spec.schema import json_schema
+from tfsteps.spec.schema import attributes, json_schema, structs, summary
 from tfsteps.systems import registry
 
 SCHEMA = json_schema(registry.options())

@@ -1,9 +1,10 @@
 """Runs a job as processes of this machine."""
 
+import json
 import os
 import pathlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from tfsteps.runs import code_archive, store
 from tfsteps.runs.code_archive import CodeError
@@ -24,10 +25,22 @@ from tfsteps.systems.local.capabilities import CAPABILITIES
 from tfsteps.systems.local.options import LocalOptions
 from tfsteps.systems.local.process import Command
 from tfsteps.systems.local.supervisor import LocalJob
-from tfsteps.systems.local.tf_config import tf_config
 
 _NAME_LIMIT = 63
 _LOOPBACK = "127.0.0.1,localhost"
+
+
+def tf_config(cluster: Mapping[str, Sequence[str]], replica: Replica) -> str:
+    """Return the value of TF_CONFIG for one replica.
+
+    An evaluator gets the cluster, but is not part of it: a parameter-server chief would wait for it for ever.
+
+    Args:
+        cluster: The `host:port` addresses of each role, by index; without the evaluator.
+        replica: The replica.
+    """
+    task = {"type": replica.role, "index": replica.index}
+    return json.dumps({"cluster": dict(cluster), "task": task, "environment": "cloud"})
 
 
 class LocalSystem:

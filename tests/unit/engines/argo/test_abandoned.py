@@ -2,8 +2,8 @@
 
 import pytest
 
-from tfsteps.engines.argo.abandoned import owner_of
 from tfsteps.engines.argo.workflow import end_of
+from tfsteps.engines.argo.workflow_objects import owner_of
 
 
 def workflow(uid="w", phase="", **spec_):

@@ -10,7 +10,7 @@ from tests.hai.server import Server
 from tests.unit.janitor.api_server import FakeApiServer
 from tests.wire.scripted import serve
 from tfsteps import spec
-from tfsteps.engines.argo.abandoned import Workflows
+from tfsteps.engines.argo.workflow_objects import Workflows
 from tfsteps.janitor.__main__ import main
 from tfsteps.janitor.rules import Reason
 from tfsteps.kube.client import Api

@@ -1,6 +1,7 @@
 """Turns watch events into the events of a job. It has no connection, so tests can try every order of events."""
 
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -9,8 +10,6 @@ from tfsteps.kube.watch import Changed, Deleted, Listed, Refused, Seen
 from tfsteps.runs.events import Event, JobChanged, Replica, ReplicaChanged, ReplicaState, State
 from tfsteps.runs.identity import PREFIX
 from tfsteps.systems.base import LaunchError
-from tfsteps.systems.kubernetes.follow.explanation import explanation, several
-from tfsteps.systems.kubernetes.follow.pod_history import PodHistory
 from tfsteps.systems.kubernetes.follow.pods import Pod, pod
 from tfsteps.systems.kubernetes.follow.warning_events import WarningEvent
 from tfsteps.systems.kubernetes.job_kind import GONE, JobKind, Verdict
@@ -18,14 +17,87 @@ from tfsteps.systems.kubernetes.render.gang import echo
 from tfsteps.systems.kubernetes.replica_states import noted_states
 from tfsteps.systems.kubernetes.times import by_age, job_ended
 
+_LONGEST = 300  # characters of a message
+_NAMED = 5  # replicas in a message
 STOPPED = f"{PREFIX}stopped"
 """Annotation of a job that `tfsteps stop` is about to delete; its value is the time."""
-
 _UNSEEN_SECONDS = 60.0  # a running controller reconciles a new object within a second
 _STARTED = {ReplicaState.RUNNING, ReplicaState.SUCCEEDED}
 _HELD = {State.SUSPENDED, State.QUEUED}
 _UP = {ReplicaState.PENDING, ReplicaState.RUNNING}
 _ENDED = {ReplicaState.SUCCEEDED, ReplicaState.FAILED}
+
+
+class PodHistory(dict[Replica, list[str]]):
+    """The uids of each replica's pods, the newest last."""
+
+    def __init__(self, replicas: Iterable[Replica]) -> None:
+        """Begin without a pod."""
+        super().__init__((replica, []) for replica in replicas)
+        self.restarts: dict[str, int] = {}
+        """Number of restarts of a pod's program within the pod, by uid."""
+        self.withdrawn: set[str] = set()
+        """Uids of pods that were deleted because the job was stopped or suspended: new ones are no restarts."""
+
+    def incarnations_before(self, replica: Replica, uid: str, without: Collection[str] = ()) -> int:
+        """Return how many incarnations a replica had before the pod with this uid.
+
+        Args:
+            replica: Whose pod.
+            uid: Of the pod, which need not be listed yet.
+            without: Uids of pods that do not count.
+        """
+        earlier = itertools.takewhile(lambda other: other != uid, self[replica])
+        return sum(1 + self.restarts[other] for other in earlier if other not in without)
+
+    def change(self, replica: Replica, seen: Pod, now: float) -> ReplicaChanged:
+        """Return the state of a replica by its pod at `now`, in seconds since the epoch."""
+        return ReplicaChanged(
+            at=now,
+            replica=replica,
+            state=seen.state,
+            restarts=seen.restarts + self.incarnations_before(replica, seen.uid, without=self.withdrawn),
+            exit_code=seen.exit_code,
+            reason=seen.reason,
+            message=seen.message[:_LONGEST] if seen.state is ReplicaState.FAILED else "",
+            memory_limit=seen.memory_limit,
+            container=seen.failed if seen.state is ReplicaState.FAILED else "",
+            place=f"{seen.name} on {seen.node}" if seen.node else seen.name,
+            started=seen.started,
+            image=seen.image,
+            incarnation=seen.restarts + self.incarnations_before(replica, seen.uid),
+        )
+
+
+def explanation(final: JobChanged, replica: ReplicaChanged | None, failure: str, gone: Sequence[Replica]) -> str:
+    """Return the message of a failed job.
+
+    Args:
+        final: The end of the job, by the job object.
+        replica: The end of the replica whose failure is the cause; None = no remaining pod failed.
+        failure: The failure of another container than that replica's program; empty = none.
+        gone: Replicas without a pod, of which no pod was seen.
+    """
+    if replica is None:
+        return f"{final.message} {_unknown(gone)}".strip() if gone else final.message
+    if failure:
+        return f"{final.message} {replica.replica}: {failure}.".strip()
+    if final.message and final.reason != "ReplicaFailed":
+        return final.message
+    code = "" if replica.exit_code is None else f" with exit code {replica.exit_code}"
+    return f"{replica.replica} failed{code}{f' ({replica.reason})' if replica.reason else ''}."
+
+
+def several(final: JobChanged, failed: Sequence[ReplicaChanged]) -> str:
+    """Return the message of a job of which several replicas `failed`, at unknown times."""
+    ends = ", ".join(f"{change.replica} with exit code {change.exit_code}" for change in failed[:_NAMED])
+    more = f" and {len(failed) - _NAMED} more" if failed[_NAMED:] else ""
+    return f"{final.message} These failed: {ends}{more}; which one first is not known.".strip()
+
+
+def _unknown(gone: Sequence[Replica]) -> str:
+    names = ", ".join(map(str, gone[:_NAMED])) + (f" and {len(gone) - _NAMED} more" if gone[_NAMED:] else "")
+    return f"No pod is left of {names}, so it is not known which replica failed and with which exit code."
 
 
 class Tracker:

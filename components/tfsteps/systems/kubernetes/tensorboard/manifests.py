@@ -5,20 +5,43 @@ from typing import Any
 
 from tfsteps.image import TENSORBOARD_IMAGE
 from tfsteps.runs.identity import MANAGED_BY, PREFIX
+from tfsteps.spec import is_uri
 from tfsteps.systems.kubernetes.permissions import TENSORBOARDS
-from tfsteps.systems.kubernetes.tensorboard.kubeflow_path import logs_path
-from tfsteps.systems.kubernetes.tensorboard.request import KUBEFLOW, TensorBoardRequest
+from tfsteps.systems.kubernetes.tensorboard.request import KUBEFLOW, NoStorageError, TensorBoardRequest
 from tfsteps.tensorboard.address import HEALTH, PORT
 
+_SCHEMES = ("s3://", "gs://")
 COMPONENT = {"app.kubernetes.io/component": "tensorboard"}
 CONTAINER = "tensorboard"
 NAME = f"{PREFIX}tensorboard"
 """Label of the pods of a TensorBoard: its name."""
-
 _REMOVED_AFTER = 300  # seconds after its end; its name is free then
 _RESTARTS = 50  # with pauses of up to six minutes: hours in which a node or an image can come back
 _REQUESTS, _LIMITS = {"cpu": "50m", "memory": "128Mi"}, {"cpu": "1", "memory": "1Gi"}
 _ANNOTATIONS = {"sidecar.istio.io/inject": "false"}  # a sidecar would keep the pod running after its end
+
+
+def logs_path(request: TensorBoardRequest) -> str:
+    """Return `spec.logspath`: `pvc://CLAIM/FOLDER`, or a URI.
+
+    Raises:
+        NoStorageError: The resource takes one folder only, on a claim or at `s3://` or `gs://`.
+    """
+    folders = [*request.settings.log_dirs.values()]
+    if len(folders) > 1:
+        raise NoStorageError("`via: kubeflow` shows one run at a time; show the runs one by one")
+    (folder,) = folders
+    if is_uri(folder):
+        if folder.startswith(_SCHEMES):
+            return folder
+        raise NoStorageError(f"{folder}: `via: kubeflow` reads s3:// and gs://; remove `via`")
+    volume, mount = (request.mount.volume, request.mount.mount) if request.mount else ({}, {})
+    claim = volume.get("persistentVolumeClaim")
+    if not claim:
+        raise NoStorageError(f"{folder} is on no claim, and `via: kubeflow` reads claims only; remove `via`")
+    below = folder.removeprefix(str(mount["mountPath"]).rstrip("/")).strip("/")
+    parts = [claim["claimName"], str(mount.get("subPath", "")).strip("/"), below]
+    return "pvc://" + "/".join(part for part in parts if part)
 
 
 def job(request: TensorBoardRequest, address: str, remaining: float) -> dict[str, Any]:

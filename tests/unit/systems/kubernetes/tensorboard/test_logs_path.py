@@ -3,7 +3,7 @@
 import pytest
 
 from tests.unit.systems.kubernetes.tensorboard.test_tensorboard import job_of, request
-from tfsteps.systems.kubernetes.tensorboard.kubeflow_path import logs_path
+from tfsteps.systems.kubernetes.tensorboard.manifests import logs_path
 from tfsteps.systems.kubernetes.tensorboard.request import NoStorageError
 
 VIA = {"tensorboard": {"via": "kubeflow"}}
