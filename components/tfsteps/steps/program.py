@@ -54,16 +54,23 @@ class StepResult(msgspec.Struct, frozen=True):
         return _cut(" ".join(self.sentence.split()), _MESSAGE_BYTES - len(rest.encode())) + rest
 
 
-def run(step: Callable[[StepTask], StepResult], argv: Sequence[str] | None, *, failed: str) -> int:
+def run(
+    step: Callable[[StepTask], StepResult],
+    argv: Sequence[str] | None,
+    *,
+    failed: str,
+    read: Callable[[Sequence[str]], StepTask] = step_task,
+) -> int:
     """Run a step, print its result, write it as the container's termination message, and return the exit code.
 
     Args:
         step: The step; it takes the task and returns the result.
         argv: The command line; None = the arguments of this process.
         failed: Start of the message if the platform refuses a request: `The job could not be launched`.
+        read: Returns the task of a command line; ValueError if it describes none.
     """
     streams.ensure()
-    result = _result(step, sys.argv[1:] if argv is None else argv, failed)
+    result = _result(step, sys.argv[1:] if argv is None else argv, failed, read)
     if _TERMINATION_LOG.is_file():
         with contextlib.suppress(OSError):
             _TERMINATION_LOG.write_text(result.message, "utf-8")
@@ -71,9 +78,14 @@ def run(step: Callable[[StepTask], StepResult], argv: Sequence[str] | None, *, f
     return result.code
 
 
-def _result(step: Callable[[StepTask], StepResult], argv: Sequence[str], failed: str) -> StepResult:
+def _result(
+    step: Callable[[StepTask], StepResult],
+    argv: Sequence[str],
+    failed: str,
+    read: Callable[[Sequence[str]], StepTask],
+) -> StepResult:
     try:
-        task = step_task(argv)
+        task = read(argv)
     except (ValueError, LaunchError) as error:  # LaunchError: an engine of another package cannot be loaded
         return StepResult(f"Nothing was created: {error}.", ExitCode.USAGE)
     try:

@@ -1,9 +1,10 @@
 """The program of the `train` component: launches the job and waits for its end."""
 
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tfsteps.engines.base import StepTask
+from tfsteps.engines.registry import step_task
 from tfsteps.launcher.lifecycle import launch
 from tfsteps.launcher.signals import ignore_termination
 from tfsteps.steps import job_step, program
@@ -11,9 +12,12 @@ from tfsteps.steps.program import StepResult
 from tfsteps.text import streams
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the job that `argv` describes to its end and return the exit code; None = the arguments of this process."""
-    return program.run(_train, argv, failed="The job could not be launched")
+def main(argv: Sequence[str] | None = None, read: Callable[[Sequence[str]], StepTask] = step_task) -> int:
+    """Run the job that `argv` describes to its end and return the exit code; None = the arguments of this process.
+
+    `read` returns the task of a command line.
+    """
+    return program.run(_train, argv, failed="The job could not be launched", read=read)
 
 
 def _train(task: StepTask) -> StepResult:
