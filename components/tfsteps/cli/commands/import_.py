@@ -11,8 +11,10 @@ from tfsteps import spec
 from tfsteps.backends.errors import CommandError
 from tfsteps.backends.place import Place
 from tfsteps.cli.place_options import Context, Namespace
+from tfsteps.engines.argo import lint
 from tfsteps.imports.draft import Imported
 from tfsteps.imports.fields import NotUnderstoodError
+from tfsteps.imports.pipelines import ImportedPipeline, read_pipelines
 from tfsteps.imports.read import read_text, readable
 from tfsteps.imports.write import job_file
 from tfsteps.kube.errors import ApiError
@@ -50,27 +52,46 @@ def import_(
     """Convert a job of another notation into a job file.
 
     Reads TFJob, JobSet and TrainJob of TensorFlow programs, the jobs of platforms, and Argo Workflows whose resource
-    templates create one. Fields that a job file does not have are listed on standard error,
-    each with the reason. Exits 2 if a job is not understood, or its job file has to be corrected before it can run.
+    templates create one. A pipeline that cube-studio exported becomes an Argo Workflow. Fields without a counterpart
+    are listed on standard error, each with the reason. Exits 2 if a job or pipeline is not understood, or what is
+    written has to be corrected before it can run.
     """
     jobs: list[Imported] = []
+    pipelines: list[ImportedPipeline] = []
     for file in files:
         text = _from_file(file) if _is_file(file) else _from_cluster(file, context, namespace)
         try:
+            if in_file := read_pipelines(text):
+                pipelines += in_file
+                continue
             found, notes = read_text(text, name)
         except NotUnderstoodError as error:
             raise CommandError(f"{file}: {error}") from error
         jobs += found
         for note in notes:
             typer.echo(f"{file}: {note}", err=True)
-    if name and len(jobs) > 1:
-        raise CommandError(f"--name {name} is for one job, and there are {len(jobs)}; leave it out")
+    count = len(jobs) + len(pipelines)
+    if name and (pipelines or count > 1):
+        raise CommandError(f"--name {name} is for one job, and there are {count} jobs and pipelines; leave it out")
     texts = [job_file(job) for job in jobs]
-    targets = _write(jobs, texts, output)
-    for job, text, target in zip(jobs, texts, targets, strict=True):
+    names = [*(str(job.job["name"]) for job in jobs), *(pipeline.name for pipeline in pipelines)]
+    sources = [f"the job file of {job.source}" for job in jobs]
+    sources += [f"the Workflow of {pipeline.source}" for pipeline in pipelines]
+    targets = _write(names, sources, [*texts, *(pipeline.text for pipeline in pipelines)], output)
+    for pipeline, target in zip(pipelines, targets[len(jobs) :], strict=True):
+        _check(pipeline, target)
+    for job, text, target in zip(jobs, texts, targets[: len(jobs)], strict=True):
         for note in job.notes:
             typer.echo(f"{job.source}: {note}", err=True)
         spec.parse(text, target, registry.options())
+
+
+def _check(pipeline: ImportedPipeline, target: str) -> None:
+    """Print what a pipeline does not have. CommandError if Argo would refuse it."""
+    for note in [*pipeline.notes, *lint.missing_arguments(pipeline.text)]:
+        typer.echo(f"{pipeline.source}: {note}", err=True)
+    if problems := lint.problems(pipeline.text):
+        raise CommandError("\n".join(f"{target}: {problem}" for problem in problems))
 
 
 def _is_file(text: str) -> bool:
@@ -122,14 +143,16 @@ def _from_cluster(text: str, context: str, namespace: str) -> str:
         raise CommandError(f"there is no {word} {name} {runs.where}; `kubectl get {word}` lists them")
 
 
-def _write(jobs: Sequence[Imported], texts: Sequence[str], output: pathlib.Path | None) -> list[str]:
-    """Write the job files; return where each went, for messages."""
+def _write(
+    names: Sequence[str], sources: Sequence[str], texts: Sequence[str], output: pathlib.Path | None
+) -> list[str]:
+    """Write the files of jobs and pipelines; return where each went, for messages; `sources` = on standard output."""
     if output is None:
         print("---\n".join(texts), end="")
-        return [f"the job file of {job.source}" for job in jobs]
+        return list(sources)
     paths = [output]
-    if len(jobs) > 1 or output.is_dir():
-        paths = [output / f"{job.job['name']}.yaml" for job in jobs]
+    if len(names) > 1 or output.is_dir():
+        paths = [output / f"{name}.yaml" for name in names]
     if twice := [path for path in paths if paths.count(path) > 1]:
         raise CommandError(f"two jobs would be written to {str(twice[0])!r}; import one at a time, with --name")
     for path, text in zip(paths, texts, strict=True):

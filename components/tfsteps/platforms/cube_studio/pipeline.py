@@ -1,0 +1,327 @@
+"""Reads a pipeline that cube-studio exported, as an Argo Workflow. Pure.
+
+The form is that of its example pipelines (`myapp/init/init-pipeline.json` of tencentmusic/cube-studio v2026.03.01), or
+of the rows of its tables: `pipeline` with `dag_json`, and `tasks`. `dag_json` and `args` may be JSON text, as there.
+"""
+
+import json
+import pathlib
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+import yaml
+
+from tfsteps.engines.argo.launchers import NAME as TEMPLATES
+from tfsteps.imports.fields import Fields, NotUnderstoodError
+from tfsteps.imports.pipelines import ImportedPipeline
+from tfsteps.json_errors import NOT_READABLE
+from tfsteps.platforms.cube_studio import arguments
+from tfsteps.platforms.cube_studio.environment import job_fields
+from tfsteps.platforms.cube_studio.variables import Variables
+from tfsteps.runs.identity import Identity
+from tfsteps.runs.output_paths import OutputPaths
+from tfsteps.spec import SpecError, from_plain
+from tfsteps.spec.problems import shown
+from tfsteps.spec.short_forms import expand_volume
+from tfsteps.spec.step_inputs import merged
+from tfsteps.systems.kubernetes.render.pod_template import pod_template
+
+_TRAINS = ("tfjob", "tfsteps")
+_CUSTOM = "自定义镜像"
+_RUN_TTL = 10_800
+_USER = "creator-of-the-run"  # stands for a reference to a parameter while volumes are checked
+_TRUE = (True, "true", "True", 1, "1")
+_DEFAULT = {"resource_cpu": "2", "resource_memory": "2G", "resource_gpu": "0"}
+_REASONS: Mapping[str, str] = {
+    "label": "a task of a Workflow has only a name",
+    "expand": "it is the layout of the canvas",
+    "monitoring": "it is measured by cube-studio",
+    "outputs": "write it as outputs of the template",
+    "node_selector": "cube-studio itself ignores it; write `kinds` of the platform settings",
+    "resource_rdma": "write it into `pod` of the job, or into the template",
+    "project": "the namespace, nodes and pull secrets of a project are platform settings",
+    "parameter": "pictures and the mark of a demo are of cube-studio's pages",
+    "schedule_type": "a schedule is a file of its own: `tfsteps submit FILE --schedule schedule.yaml`",
+    "cron_time": "write it as `cron` of a schedule file",
+    "alert_status": "notifications are `notify` of a job",
+    "alert_user": "notifications are `notify` of a job",
+    "namespace": "give it at submission: --namespace",
+    **dict.fromkeys(
+        ("depends_on_past", "max_active_runs", "expired_limit", "cronjob_start_time"), "it belongs to the schedule"
+    ),
+}
+_OF_THE_SERVER = re.compile(
+    r"(pipeline_|task_|run_|job_template_|project_|version_)?id|pipeline_file|pipeline_argo_id|(created|changed)_\w+"
+)
+
+
+def read_pipelines(document: Any) -> list[ImportedPipeline]:
+    """Return the pipelines of a document; empty = it is none of cube-studio. NotUnderstoodError for a wrong one."""
+    if not isinstance(document, dict):
+        return []
+    several = [document] if _is_pipeline(document) else list(document.values())
+    return [_Reader(value).read() for value in several] if all(map(_is_pipeline, several)) else []
+
+
+def _is_pipeline(value: Any) -> bool:
+    """Tell whether a value has a pipeline and its tasks."""
+    if not isinstance(value, dict) or "tasks" not in value:
+        return False
+    return isinstance(value.get("pipeline"), dict) if "pipeline" in value else "dag_json" in value
+
+
+class _Reader:
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self._pipeline = Fields(document.get("pipeline", {**document, "tasks": None}))
+        self._name = _kubernetes_name(self._pipeline.take(str, "name") or "")
+        if not self._name:
+            raise NotUnderstoodError("pipeline.name is missing")
+        self._tasks = {_kubernetes_name(task.take(str, "name") or ""): task for task in Fields(document).each("tasks")}
+        self._notes: list[str] = []
+        env = str(self._pipeline.take(object, "global_env") or "")
+        self._global_env = dict(line.strip().split("=", 1) for line in env.splitlines() if "=" in line)
+        creator = self._pipeline.take(object, "created_by")
+        known = {"pipeline_name": self._name, "pipeline_id": self._pipeline.take(object, "id"), "creator": creator}
+        self._variables = Variables(
+            {name: str(value) for name, value in known.items() if isinstance(value, str | int)}, self._global_env
+        )
+        self._templates: list[dict[str, Any]] = []
+
+    def read(self) -> ImportedPipeline:
+        graph = _json(self._pipeline.take(object, "dag_json"), "dag_json")
+        upstream = {
+            _kubernetes_name(name): [_kubernetes_name(str(other)) for other in _upstream(name, part)]
+            for name, part in graph.items()
+        }
+        dag = [self._node(name, others, upstream) for name, others in upstream.items()]
+        for name in self._tasks.keys() - upstream.keys():
+            self._notes.append(
+                f"task {name} is not on the canvas (dag_json), and cube-studio does not run it: left out"
+            )
+        describe, parallelism = self._pipeline.take(object, "describe"), self._pipeline.take(object, "parallelism")
+        self._report(self._pipeline, "pipeline")
+        parameters = [
+            {"name": name, **({} if value is None else {"value": value}), **({"description": text} if text else {})}
+            for name, (value, text) in self._variables.parameters.items()
+        ]
+        spec = {
+            "entrypoint": "main",
+            **({"arguments": {"parameters": parameters}} if parameters else {}),
+            **({"parallelism": int(str(parallelism))} if str(parallelism).isdecimal() else {}),
+            "ttlStrategy": {"secondsAfterCompletion": _RUN_TTL},
+            "templates": [{"name": "main", "dag": {"tasks": dag}}, *self._templates],
+        }
+        notes = {"workflows.argoproj.io/description": str(describe)} if describe else {}
+        metadata = {"generateName": f"{self._name}-", **({"annotations": notes} if notes else {})}
+        manifest = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "metadata": metadata, "spec": spec}
+        text = yaml.safe_dump(manifest, sort_keys=False, allow_unicode=True, width=120)
+        source = f"pipeline {self._name} of cube-studio"
+        return ImportedPipeline(
+            self._name, source, f"# {source}, imported by tfsteps\n{text}", [*self._notes, *self._variables.notes]
+        )
+
+    def _node(self, name: str, others: list[str], graph: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the node of a task, and add the template that it needs."""
+        if name not in self._tasks:
+            raise NotUnderstoodError(f"dag_json has the task {name}, and `tasks` does not; export the whole pipeline")
+        unknown = [other for other in others if other not in graph]
+        self._notes += [
+            f"task {name}: its upstream {other} is no task; left out, as by cube-studio" for other in unknown
+        ]
+        task = self._tasks[name]
+        node: dict[str, Any] = {"name": name}
+        if needed := [other for other in others if other in graph]:
+            node["dependencies"] = needed
+        if task.take(object, "skip") in _TRUE:
+            node["when"] = "false"
+        template = task.take(object, "job_templete") or task.take(object, "job_template") or ""
+        kind = str(template.get("name", "") if isinstance(template, dict) else template)
+        try:
+            node |= self._train(name, task) if kind in _TRAINS else self._container(name, task, kind)
+        except SpecError as error:
+            raise NotUnderstoodError(f"task {name}: {'; '.join(map(str, error.problems))}") from error
+        self._report(task, f"task {name}")
+        return node
+
+    def _train(self, name: str, task: Fields) -> dict[str, Any]:
+        """Return the call of the `train` step for a task that trains with TensorFlow."""
+        inputs, problems = arguments.parse(_command_line(self._arguments(name, task)))
+        if problems:
+            raise SpecError(problems, name)
+        job = {"name": name[:40].rstrip("-"), **self._pod(name, task)}
+        if retry := _whole(task.take(object, "retry")):
+            job |= {"restart": "on_failure", "backoff_limit": retry}
+            self._notes.append(f"task {name}: retry = {retry} restarts the whole job, by the launcher")
+        if timeout := _whole(task.take(object, "timeout")):
+            job["deadlines"] = {"total": timeout}
+        if folder := inputs.pop("working_dir", ""):
+            job["working_dir"] = folder
+        job = merged(job, inputs.pop("spec", {}))
+        values = {**inputs, "spec": job}
+        parameters = [
+            {"name": key, "value": value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}
+            for key, value in values.items()
+        ]
+        for parameter in parameters:
+            parameter["value"] = self._with_creator(parameter["value"])
+        return {"templateRef": {"name": TEMPLATES, "template": "train"}, "arguments": {"parameters": parameters}}
+
+    def _container(self, name: str, task: Fields, kind: str) -> dict[str, Any]:
+        """Add the template of any other task: a container, as cube-studio makes it."""
+        values = self._arguments(name, task)
+        image, workdir = (str(values.pop(key, None) or "") for key in ("images", "workdir"))
+        own = str(task.take(object, "command") or "")
+        folder = str(task.take(object, "working_dir") or workdir)
+        if kind == _CUSTOM:
+            folder = workdir
+            command, args = ["bash", "-c", str(values.pop("command", ""))], list[str]()
+        elif own:
+            command, args = [*" && ".join(own.split("\n")).split()], _command_line(values)
+        else:
+            what = f"The start command of cube-studio's job template {kind}, such as python3 launcher.py."
+            start = self._variables.parameter(f"command-{_kubernetes_name(kind)}", description=what)
+            command, args = ["sh", "-c", f'{start} "$@"', "sh"], _command_line(values)
+        if not image:
+            what = f"The image of cube-studio's job template {kind}, which is not in the exported file."
+            image = self._variables.parameter(f"image-{_kubernetes_name(kind)}", description=what)
+        rendered = self._rendered(fields := self._pod(name, task))
+        for field in ("cpu", "memory"):  # as the task has them, not in bytes
+            low, _, high = fields["resources"][field].partition("~")
+            rendered["container"]["resources"]["requests"][field] = low
+            rendered["container"]["resources"]["limits"][field] = high or low
+        container = {"image": image, "command": command, "args": args, "workingDir": folder, "env": self._env(name)}
+        template = {
+            "name": name,
+            **{key: rendered[key] for key in ("volumes", "nodeSelector") if rendered.get(key)},
+            "container": {
+                **{key: value for key, value in container.items() if value},
+                **{
+                    key: rendered["container"][key]
+                    for key in ("resources", "volumeMounts")
+                    if key in rendered["container"]
+                },
+            },
+        }
+        if retry := _whole(task.take(object, "retry")):
+            template["retryStrategy"] = {"limit": retry}
+        if timeout := _whole(task.take(object, "timeout")):
+            template["activeDeadlineSeconds"] = timeout
+        self._templates.append(json.loads(self._with_creator(json.dumps(template))))
+        return {"template": name}
+
+    def _arguments(self, name: str, task: Fields) -> dict[str, Any]:
+        """Return a task's arguments with references of Argo."""
+        where = f"task {name}: args"
+        values = json.loads(self._variables.translate(json.dumps(_json(task.take(object, "args"), where)), where))
+        assert isinstance(values, dict)
+        return values
+
+    def _pod(self, name: str, task: Fields) -> dict[str, Any]:
+        """Return resources and volumes of a task, as fields of a job file in its short forms."""
+        text = {key: str(task.take(object, key) or default) for key, default in _DEFAULT.items()}
+        volumes = self._variables.translate(str(task.take(object, "volume_mount") or ""), f"task {name}: volume_mount")
+        read = {f"KFJ_TASK_{key.upper()}": value for key, value in text.items()} | {"KFJ_TASK_VOLUME_MOUNT": volumes}
+        try:
+            fields = job_fields(read)
+        except SpecError as error:
+            named = [
+                msgspec.structs.replace(problem, path=(str(problem.path[0]).removeprefix("KFJ_TASK_").lower(),))
+                for problem in error.problems
+            ]
+            raise SpecError(named, name) from error
+        resources = {key: value for key, value in fields["resources"].items() if key != "gpu"}
+        if (gpu := text["resource_gpu"]) != "0":
+            resources["gpu"] = int(gpu) if gpu.isdecimal() else gpu
+        mounts = [self._volume(volume) for volume in fields.get("volumes", [])]
+        return {"resources": resources, **({"volumes": mounts} if mounts else {})}
+
+    def _volume(self, text: str) -> Any:
+        """Return a volume; that of a personal folder with the creator's name."""
+        fields, _ = expand_volume(text)
+        if not fields.pop("personal", False):
+            return text
+        self._variables.parameter("creator")
+        return {**fields, "mount": f"{fields['mount'].rstrip('/')}/{_USER}", "sub_path": _USER}
+
+    def _rendered(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the pod of a container with these resources and volumes."""
+        job = from_plain({"name": "a", "image": "a", "roles": {"worker": {}}, **fields}, "task")
+        role, paths = job.resolved_roles()["worker"], OutputPaths.below("/", job, pathlib.Path())
+        identity = Identity(run="r", task="t")
+        spec = pod_template(job, "worker", role, identity, paths, gpu_label="gpu-type", more_env=[])["spec"]
+        return {**spec, "container": spec["containers"][0]}
+
+    def _env(self, name: str) -> list[dict[str, str]]:
+        """Return the variables that cube-studio gives each task, as far as a Workflow has their values."""
+        values = {
+            "KFJ_RUN_ID": "{{workflow.uid}}",
+            "KFJ_PIPELINE_NAME": self._name,
+            "KFJ_TASK_NAME": name,
+            "KFJ_NAMESPACE": "{{workflow.namespace}}",
+            **(
+                {"KFJ_CREATOR": self._variables.parameter("creator")} if "creator" in self._variables.parameters else {}
+            ),
+            **{key: self._variables.translate(f"{{{{{key}}}}}", "global_env") for key in self._global_env},
+        }
+        return [{"name": key, "value": value} for key, value in values.items()]
+
+    def _with_creator(self, text: str) -> str:
+        return text.replace(_USER, "{{workflow.parameters.creator}}")
+
+    def _report(self, fields: Fields, where: str) -> None:
+        """Add a note for each field with a value that nothing has taken."""
+        left: dict[str, list[str]] = {}
+        for path, value in fields.left():
+            name, *rest = path[2:] if path[0] == "tasks" else path
+            if not _OF_THE_SERVER.fullmatch(str(name)) and value not in ("", "{}", "[]", 0, "0", False):
+                left.setdefault(str(name), []).append(shown("..." if rest else value))
+        for name, values in left.items():
+            self._notes.append(f"{where}: {name} = {values[0]}: {_REASONS.get(name, 'a Workflow has no field for it')}")
+
+
+def _upstream(name: str, part: Any) -> list[Any]:
+    """Return the names of a task's upstream tasks in `dag_json`; empty = it has none."""
+    upstream = (part.get("upstream") or []) if isinstance(part, dict) else None
+    if not isinstance(upstream, list):
+        raise NotUnderstoodError(f'dag_json: {name} is {shown(part)}, expected {{"upstream": [...]}}')
+    return upstream
+
+
+def _command_line(values: Mapping[str, Any]) -> list[str]:
+    """Return arguments as cube-studio passes them: a flag for true, JSON for mappings and lists, nothing for empty."""
+
+    def words() -> Iterator[str]:
+        for name, value in values.items():
+            if value is True:
+                yield name
+            elif value:
+                yield name
+                yield json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else str(value)
+
+    return list(words())
+
+
+def _json(value: object, where: str) -> dict[str, Any]:
+    """Return a mapping that may be JSON text; empty = missing."""
+    if isinstance(value, str):
+        try:
+            value = msgspec.json.decode(value or "{}")
+        except NOT_READABLE as error:
+            raise NotUnderstoodError(f"{where} is no JSON: {error}") from error
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise NotUnderstoodError(f"{where} is {shown(value)}, expected a mapping")
+    return value
+
+
+def _whole(value: object) -> int:
+    """Return a whole number that may be text; 0 = missing."""
+    return int(str(value)) if value is not None and re.fullmatch(r"\d+", str(value)) else 0
+
+
+def _kubernetes_name(name: str) -> str:
+    """Return a name as cube-studio writes it into Workflows."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:54].strip("-")
