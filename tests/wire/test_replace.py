@@ -43,7 +43,7 @@ class Cluster:
                 if "deletionTimestamp" in meta:
                     del self.jobs[meta["name"]]
             return Answer(body={"items": [{"metadata": meta} for meta in metas]})
-        meta = by_kind[plural].get(name)
+        meta = by_kind.get(plural, {}).get(name)  # also for what is neither, such as settings
         if meta is None:
             return refusal(404, "NotFound", about=name)
         if asked.method == "DELETE":

@@ -140,6 +140,22 @@ class Caps(_Base, frozen=True):
     replicas: Replicas | None = None
 
 
+class Runs(_Base, frozen=True):
+    """How long Argo keeps the runs that `tfsteps submit` creates. What a Workflow says itself counts before.
+
+    Attributes:
+        keep_succeeded: Seconds after which Argo deletes a Workflow that has succeeded, and with it its jobs. Empty =
+            Argo's own default.
+        keep_failed: The same for a Workflow that has failed or was stopped.
+        delete_pods: Which finished pods of steps Argo deletes at once: success = those that succeeded, completion =
+            all. Empty = Argo's own default. The pods of replicas belong to their job.
+    """
+
+    keep_succeeded: Duration | None = None
+    keep_failed: Duration | None = None
+    delete_pods: Literal["success", "completion"] | None = None
+
+
 class Layer(_Base, frozen=True):
     """The settings of a platform or a project.
 
@@ -151,6 +167,7 @@ class Layer(_Base, frozen=True):
         gpu: How GPUs are named. What a project sets counts before the platform's.
         limits: The most that a job may have. What a project sets counts before the platform's.
         image_registry: Put before images that name no registry.
+        runs: How long runs on Argo Workflows are kept. What a project sets counts before the platform's.
     """
 
     contact: Filled | None = None
@@ -160,6 +177,7 @@ class Layer(_Base, frozen=True):
     gpu: Gpu = Gpu()
     limits: Caps = Caps()
     image_registry: Registry | None = None
+    runs: Runs = Runs()
 
 
 class Project(Layer, frozen=True):

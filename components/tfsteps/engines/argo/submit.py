@@ -13,6 +13,7 @@ from tfsteps.console.messages import warn
 from tfsteps.engines.argo import lint, objects
 from tfsteps.engines.argo.manual_runs import clear_manual
 from tfsteps.engines.argo.pod_references import pod_references
+from tfsteps.engines.argo.retention import retained, runs_settings
 from tfsteps.engines.argo.workflow import WORKFLOWS
 from tfsteps.engines.compiled import Compiled, LintError
 from tfsteps.engines.missing_objects import missing
@@ -48,6 +49,8 @@ def submit(submission: Submission) -> int:
         where = manifest["metadata"].get("namespace", namespace)
         for warning in missing(api, where, pod_references(manifest)):
             warn(warning)
+        runs = runs_settings(api, where)
+        manifests = [objects.marked(retained(item, runs)) for item in _manifests(submission)]
         if submission.replace:
             objects.rehearse(api, manifests[0], where)
             clear_manual(api, where, manifest["metadata"]["labels"])

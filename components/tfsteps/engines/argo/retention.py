@@ -1,0 +1,46 @@
+"""How long Argo keeps a run: what the platform settings of its namespace say, where its Workflow says nothing."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tfsteps.console.messages import warn
+from tfsteps.kube.client import Api
+from tfsteps.settings import find
+from tfsteps.settings.types import Runs
+
+_POD_GC = {"success": "OnPodSuccess", "completion": "OnPodCompletion"}
+
+
+def runs_settings(api: Api, namespace: str) -> Runs:
+    """Return what the settings say of runs in a namespace; nothing, with a warning, if they may not be read.
+
+    Raises:
+        SpecError: The settings are wrong.
+        ApiError: There was no valid answer: whether there are settings is not known.
+    """
+    found = find.of_file() or find.of_namespace(api, namespace)
+    if found.warning:
+        warn(found.warning)
+    layers = [layer.runs for _, layer in found.settings.layers(namespace)] if found.settings else []
+    values = {
+        field: next((value for layer in reversed(layers) if (value := getattr(layer, field)) is not None), None)
+        for field in Runs.__struct_fields__
+    }
+    return Runs(**values)
+
+
+def retained(manifest: Mapping[str, Any], runs: Runs) -> dict[str, Any]:
+    """Return a Workflow or CronWorkflow with `ttlStrategy` and `podGC`, unless it has them; others unchanged."""
+    inside = {"Workflow": ("spec",), "CronWorkflow": ("spec", "workflowSpec")}.get(manifest["kind"])
+    if inside is None:
+        return dict(manifest)
+    times = {"secondsAfterSuccess": runs.keep_succeeded, "secondsAfterFailure": runs.keep_failed}
+    ttl = {field: round(seconds) for field, seconds in times.items() if seconds is not None}
+    added = {"ttlStrategy": ttl, "podGC": {"strategy": _POD_GC[runs.delete_pods]} if runs.delete_pods else {}}
+
+    def with_added(value: Mapping[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
+        if path:
+            return {**value, path[0]: with_added(value[path[0]], path[1:])}
+        return {**{field: part for field, part in added.items() if part}, **value}
+
+    return with_added(manifest, inside)
