@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.unit.cli.command import tfsteps
+from tests.unit.cli.jobs_on_cluster import write_kubeconfig
 from tests.unit.platforms.cube_studio.test_task import ARGV, VARIABLES
 from tests.unit.systems.kubernetes.objects import tfjob
 from tests.wire.scripted import Answer, refusal, serve
@@ -38,13 +40,15 @@ VERSION = {"resourceVersion": "1"}
 
 @pytest.fixture
 def program(monkeypatch, tmp_path):
-    """Return a function that runs the program in a pod: its exit code, the created TFJobs, and all requests."""
+    """Return a function that runs the program in a pod: its exit code, the created TFJobs, all requests, and `show`."""
 
     def run(pod, state="Succeeded", argv=ARGV):
         jobs = []
 
         def script(asked):
             kind, _, name = asked.path.partition("/namespaces/ns/")[2].partition("/")
+            if kind == "tfjobs" and not asked.path.startswith("/apis/kubeflow.org/v1/"):
+                return Answer(404, b"404 page not found")  # the other kinds of this name
             objects = {
                 "tfjobs": jobs,
                 "workflows": [WORKFLOW],
@@ -53,7 +57,12 @@ def program(monkeypatch, tmp_path):
                 "secrets": [{}],
             }.get(kind, [])
             if asked.method == "POST" and kind == "tfjobs":
-                metadata = {**asked.body["metadata"], "uid": "u1", **VERSION}
+                metadata = {
+                    **asked.body["metadata"],
+                    "uid": "u1",
+                    **VERSION,
+                    "creationTimestamp": "2026-11-26T00:00:00Z",
+                }
                 item = {**asked.body, "metadata": metadata, "status": tfjob(state)["status"]}
                 if "dryRun" not in asked.query:
                     jobs.append(item)
@@ -74,13 +83,16 @@ def program(monkeypatch, tmp_path):
             monkeypatch.chdir(tmp_path)
             code = main([*argv, "--system", "kubeflow"])
             server.hanging.set()
-            return code, jobs, server.asked
+            asked = list(server.asked)
+            write_kubeconfig(tmp_path / "kubeconfig", server, monkeypatch)
+            shown = tfsteps("show", VARIABLES["KFJ_RUN_ID"], "--on", "kubernetes", "-n", "ns")[1] if jobs else ""
+            return code, jobs, asked, shown
 
     return run
 
 
 def test_the_job_and_its_pods_have_the_labels_of_cube_studio(program):
-    code, (job,), asked = program(POD)
+    code, (job,), asked, _ = program(POD)
     assert code == 0
     (worker,) = job["spec"]["tfReplicaSpecs"].values()
     for metadata in (job["metadata"], worker["template"]["metadata"]):
@@ -95,25 +107,31 @@ def test_the_job_and_its_pods_have_the_labels_of_cube_studio(program):
     assert all("tfsteps.dev/task=tf-train" in text for text in selectors if "run-id" in text), selectors
 
 
+def test_show_finds_the_job_by_the_run_id_of_cube_studio(program):
+    _, (job,), _, shown = program(POD)
+    assert job["metadata"]["name"] in shown
+    assert "succeeded" in shown
+
+
 def test_the_personal_folder_is_that_of_the_creator(program):
-    _, (job,), _ = program(POD)
+    _, (job,), _, _ = program(POD)
     (worker,) = job["spec"]["tfReplicaSpecs"].values()
     mounts = worker["template"]["spec"]["containers"][0]["volumeMounts"]
     assert {"mountPath": "/mnt/ada", "subPath": "ada"}.items() <= mounts[0].items()
 
 
 def test_a_task_that_is_run_alone_has_a_job_without_owner(program):
-    code, (job,), _ = program(LONE)
+    code, (job,), _, _ = program(LONE)
     assert code == 0
     assert "ownerReferences" not in job["metadata"]
 
 
 def test_a_failed_job_fails_the_task(program):
-    code, _, _ = program(POD, "Failed")
+    code, _, _, _ = program(POD, "Failed")
     assert code not in (0, 2)
 
 
 def test_a_wrong_task_creates_nothing(program, capsys):
-    code, jobs, asked = program(POD, argv=["--num_worker", "two"])
+    code, jobs, asked, _ = program(POD, argv=["--num_worker", "two"])
     assert (code, jobs, asked) == (2, [], [])
     assert "--num_worker: 'two' is not a number of replicas" in capsys.readouterr().out
