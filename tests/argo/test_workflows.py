@@ -1,19 +1,24 @@
 """Workflows with our steps run to their end under Argo's own controller and executor."""
 
+import itertools
 import json
 
 import pytest
+import yaml
 from hera.workflows import DAG, Container, Parameter, Steps, Workflow
 from hera.workflows.models import ValueFrom, WorkflowTemplateRef
 
-from tests.argo.environment import BUSYBOX, CLUSTER_TEMPLATES, TEMPLATES, WORKFLOWS, job
+from tests.argo.environment import BUSYBOX, CLUSTER_TEMPLATES, JOBS, TEMPLATES, WORKFLOWS, job
+from tests.support.shell import printing
 from tests.support.waiting import until
 from tfsteps.argo import problems, workflow_template
+from tfsteps.imports.pipelines import read_pipelines
 from tfsteps.runs.identity import new_run_id
 
 pytestmark = pytest.mark.cluster
 
 QUICK = "echo up"
+CUBE_RUN = "2f6e1c0a9b8d4e3f"
 
 
 def shell(name, script, *inputs, outputs=None):
@@ -81,6 +86,70 @@ def by_reference(environment):
     environment.flows["by-reference"] = environment.create(WORKFLOWS, item)["metadata"]
 
 
+def imported(environment):
+    """Submit what `tfsteps import` makes of a pipeline of cube-studio: a task with an image of its own, and a TFJob."""
+    image = {"images": environment.image, "workdir": "/tmp", "command": "echo rate {{RATE}} by {{creator}}"}
+    train = {"--image": environment.image, "--working_dir": "/tmp", "--num_worker": "2"}
+    exported = {
+        "pipeline": {
+            "name": "imported",
+            "global_env": "RATE=0.1",
+            "created_by": "ada",
+            "dag_json": {"prepare": {}, "fit": {"upstream": ["prepare"]}},
+        },
+        "tasks": [
+            {"name": "prepare", "job_templete": "自定义镜像", "args": image, "resource_cpu": "0.1", "timeout": 300},
+            {
+                "name": "fit",
+                "job_templete": "tfjob",
+                "args": train | {"--command": printing("echo rate {{RATE}}")},
+                "resource_cpu": "0.1",
+                "resource_memory": "1G",
+                "resource_gpu": "0",
+            },
+        ],
+    }
+    [pipeline] = read_pipelines(json.dumps(exported))
+    assert problems(pipeline.text) == []
+    item = yaml.safe_load(pipeline.text)
+    item["metadata"] = {"name": "imported"}
+    item["spec"]["serviceAccountName"] = environment.account
+    environment.flows["imported"] = environment.create(WORKFLOWS, item)["metadata"]
+
+
+def in_cube_studio(environment):
+    """Submit a Workflow as cube-studio makes it of a task with our job template."""
+    variables = {
+        "KFJ_RUN_ID": CUBE_RUN,
+        "KFJ_PIPELINE_NAME": "digits",
+        "KFJ_TASK_NAME": "tf-train",
+        "KFJ_RUNNER": "ada",
+        "KFJ_TASK_RESOURCE_CPU": "0.1",
+        "KFJ_TASK_RESOURCE_MEMORY": "1G",
+        "KFJ_TASK_RESOURCE_GPU": "0",
+    }
+    arguments = {"--image": environment.image, "--num_worker": "2", "--command": printing("echo trained")}
+    container = {
+        "image": environment.image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["python", "-m", "tfsteps.platforms.cube_studio"],
+        "args": [*itertools.chain(*arguments.items()), "--system", "kubeflow"],
+        "env": [
+            *({"name": name, "value": value} for name, value in variables.items()),
+            {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        ],
+    }
+    task = {"name": "tf-train", "metadata": {"labels": {"run-id": CUBE_RUN}}, "container": container}
+    dag = {"name": "digits", "dag": {"tasks": [{"name": "tf-train", "template": "tf-train"}]}}
+    item = {
+        "apiVersion": WORKFLOWS.api,
+        "kind": WORKFLOWS.kind,
+        "metadata": {"name": "in-cube-studio"},
+        "spec": {"entrypoint": "digits", "serviceAccountName": environment.account, "templates": [dag, task]},
+    }
+    environment.flows["in-cube-studio"] = environment.create(WORKFLOWS, item)["metadata"]
+
+
 def of_template(environment, cluster_name):
     """Submit the ClusterWorkflowTemplate as it is: one train step, and a finalizer."""
     flow = Workflow(
@@ -102,6 +171,8 @@ def flows(environment):
         environment.submit(flow(environment))
     until(lambda: environment.status("branches").get("phase"))  # a controller that has seen it has seen the templates
     by_reference(environment)
+    imported(environment)
+    in_cube_studio(environment)
     of_template(environment, name)
     yield
     environment.cluster.api.request("DELETE", CLUSTER_TEMPLATES.path("", name))
@@ -143,6 +214,26 @@ def test_jobs_side_by_side_in_a_loop(environment):
 def test_a_workflow_that_refers_to_the_template(environment):
     assert environment.ended("by-reference") == "Succeeded", environment.why("by-reference")
     assert len(environment.jobs("by-reference")) == 1
+
+
+@pytest.mark.usefixtures("flows")
+def test_a_pipeline_of_cube_studio(environment):
+    assert environment.ended("imported") == "Succeeded", environment.why("imported")
+    (made,) = environment.jobs("imported")
+    assert made["labels"]["tfsteps.dev/pipeline"] == "imported"
+    said = environment.log("imported")
+    assert "rate 0.1 by ada" in said
+    assert "[worker-1] rate 0.1" in said
+
+
+@pytest.mark.usefixtures("flows")
+def test_the_job_template_of_cube_studio(environment):
+    assert environment.ended("in-cube-studio") == "Succeeded", environment.why("in-cube-studio")
+    assert "[worker-1] trained" in environment.log("in-cube-studio")
+    of_run = {"labelSelector": f"run-id={CUBE_RUN}"}  # by which cube-studio lists, clears and cleans up
+    (made,) = environment.cluster.api.list(JOBS, environment.namespace, **of_run)["items"]
+    assert made["metadata"]["labels"]["run-username"] == "ada"
+    assert made["metadata"]["ownerReferences"][0]["uid"] == environment.flows["in-cube-studio"]["uid"]
 
 
 @pytest.mark.usefixtures("flows")
