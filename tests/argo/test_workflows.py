@@ -134,10 +134,7 @@ def in_cube_studio(environment):
         "imagePullPolicy": "IfNotPresent",
         "command": ["python", "-m", "tfsteps.platforms.cube_studio"],
         "args": [*itertools.chain(*arguments.items()), "--system", "kubeflow"],
-        "env": [
-            *({"name": name, "value": value} for name, value in variables.items()),
-            {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
-        ],
+        "env": [{"name": name, "value": value} for name, value in variables.items()],
     }
     task = {"name": "tf-train", "metadata": {"labels": {"run-id": CUBE_RUN}}, "container": container}
     dag = {"name": "digits", "dag": {"tasks": [{"name": "tf-train", "template": "tf-train"}]}}
