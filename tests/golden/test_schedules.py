@@ -9,7 +9,7 @@ import yaml
 
 from tfsteps import schedule
 from tfsteps.engines.argo import lint
-from tfsteps.schedule import Schedule, argo, cronjob, kubeflow
+from tfsteps.schedule import Schedule, argo, cronjob, janitor, kubeflow
 
 FOLDER = pathlib.Path(__file__).with_name("schedules")
 NOW = dt.datetime(2026, 11, 20, tzinfo=dt.UTC).timestamp()
@@ -29,6 +29,7 @@ WRITERS = {
         kubeflow.scheduled_workflow(when, NOW, name="retrain", parameters={"workers": 2, "mode": "full"}, **IDS),
     ],
     "argo": lambda when: [argo.cron_workflow(when, WORKFLOW, "retrain")],
+    "janitor": lambda when: [janitor.config_map(when, WORKFLOW, "retrain")],
     "cronjob": lambda when: cronjob.objects(when, WORKFLOW, "retrain", namespace="team", image="launcher:1"),
 }
 CASES = sorted(file.name.removesuffix(".schedule.yaml").split(".")[:2] for file in FOLDER.glob("*.schedule.yaml"))
@@ -42,10 +43,13 @@ def test_every_scheduler_has_cases():
 def test_schedule(scheduler, case, golden):
     when = schedule.load(FOLDER / f"{scheduler}.{case}.schedule.yaml")
     module = {"kubeflow": lambda: kubeflow.problems(when, NOW), "argo": lambda: argo.problems(when),
-              "cronjob": lambda: cronjob.problems(when)}[scheduler]  # fmt: skip
+              "cronjob": lambda: cronjob.problems(when), "janitor": list}[scheduler]  # fmt: skip
     assert module() == []
     text = yaml.safe_dump_all(WRITERS[scheduler](when), sort_keys=False)
     golden(FOLDER / f"{scheduler}.{case}.yaml", text)
+    if scheduler == "janitor":
+        (item,) = yaml.safe_load_all(text)
+        assert janitor.read(item)[0] == when
     if scheduler == "argo":
         assert lint.problems(text) == []
 

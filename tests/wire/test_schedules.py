@@ -4,16 +4,19 @@ import datetime as dt
 import json
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 
 from tests.unit.cli.command import said, tfsteps
 from tests.unit.cli.jobs_on_cluster import write_kubeconfig
 from tests.wire.scripted import Answer, refusal, serve
-from tfsteps.schedule import argo, cronjob, from_plain
+from tfsteps.schedule import argo, cronjob, from_plain, janitor
+from tfsteps.schedule.rules import Record, State, when
 from tfsteps.schedule.types import utc
 
 NOW = int(dt.datetime.now(dt.UTC).timestamp()) // 3600 * 3600
 HOURLY = from_plain({"cron": "0 * * * *"})
+RULED = from_plain({"cron": "0 * * * *", "depends_on_past": True, "catch_up": True})
 WORKFLOW = {
     "metadata": {"generateName": "nightly-", "labels": {"team": "vision"}},
     "spec": {"entrypoint": "main", "templates": [{"name": "main", "container": {"image": "busybox:1.37"}}]},
@@ -69,8 +72,21 @@ class Objects:
                 run("earlier", 9, "Succeeded", owner="uid-of-an-earlier-schedule"),
             ],
             "jobs": [],
+            "configmaps": [],
             **{f"{item['kind'].lower()}s": [item] for item in dependents},
         }
+        ruled = stored(janitor.config_map(RULED, WORKFLOW, "ruled"), "uid-ruled")
+        date = NOW - 2 * 3600
+        records = (Record(date - 3600, "missed"), Record(date, "sent", "uid-ruled-run"))
+        state = State(decided_to=date, when=when(RULED), records=records)
+        ruled["metadata"]["annotations"] = {**MARK, janitor.STATE: msgspec.json.encode(state).decode()}
+        self.by_kind["configmaps"].append(ruled)
+        failed = run(f"ruled-{date}", 2, "Failed", owner="uid-ruled")
+        failed["metadata"] |= {"uid": "uid-ruled-run", "labels": {"tfsteps.dev/schedule-uid": "uid-ruled"}}
+        failed["metadata"]["ownerReferences"] = [
+            {"apiVersion": "v1", "kind": "ConfigMap", "name": "ruled", "uid": "uid-ruled"}
+        ]
+        self.by_kind["workflows"].append(failed)
         self.forbidden, self.changes = set(), []
 
     def __call__(self, asked):
@@ -78,11 +94,14 @@ class Objects:
         if asked.method == "GET" and name in self.by_kind:
             if name in self.forbidden:
                 return refusal(403, "Forbidden")
-            key, _, value = asked.query.get("labelSelector", "").partition("=")
+            terms = [term.partition("=") for term in asked.query.get("labelSelector", "").split(",") if term]
             items = [
                 item
                 for item in self.by_kind[name]
-                if not key or (item["metadata"].get("labels") or {}).get(key) in ({value} if value else ANY)
+                if all(
+                    (item["metadata"].get("labels") or {}).get(key) in ({value} if value else ANY)
+                    for key, _, value in terms
+                )
             ]
             return Answer(body={"items": items})
         if asked.method == "POST":
@@ -92,8 +111,9 @@ class Objects:
         if there is None:
             return refusal(404, "NotFound", about=name)
         if asked.method == "PATCH":
-            assert asked.body["metadata"] == {"uid": there["metadata"]["uid"]}
-            there["spec"] |= asked.body["spec"]
+            assert asked.body["metadata"]["uid"] == there["metadata"]["uid"]
+            there.setdefault("spec", {}).update(asked.body.get("spec", {}))
+            there["metadata"].setdefault("annotations", {}).update(asked.body["metadata"].get("annotations", {}))
         if asked.method == "DELETE":
             assert asked.body["preconditions"] == {"uid": there["metadata"]["uid"]}
             self.by_kind[parent].remove(there)
@@ -121,13 +141,31 @@ def objects(tmp_path, monkeypatch):
 
 
 def test_schedules_are_listed_with_their_next_and_last_runs(objects):
-    header, hourly, often = said("schedules")
+    header, hourly, often, _ = said("schedules")
     assert header.split() == ["NAME", "KIND", "NAMESPACE", "SCHEDULE", "STATE", "NEXT", "LAST", "OUTCOME"]
     shown = [at(-1), at(1)]
     assert hourly.split()[:2] + hourly.split()[9:] == ["hourly", "CronWorkflow", "active"] + [
         part for time in shown for part in time.replace("T", " ").split()
     ] + ["running"]
     assert often.split() == ["often", "CronJob", "ml", "@every", "21600s", "active", "within", "21600s", "-", "-"]
+
+
+def test_a_schedule_of_the_janitor_shows_what_became_of_each_date_and_why_others_wait(objects):
+    ruled = said("schedules")[3].split()
+    assert ruled[:3] + ruled[-1:] == ["ruled", "ConfigMap", "ml", "failed"]
+    lines = said("schedules", "show", "ruled")
+    (waiting,) = [line for line in lines if line.startswith("waiting")]
+    assert waiting.split(maxsplit=1)[1] == f"the run of {at(2)} failed, and `depends_on_past` is set"
+    assert [line.split()[-1] for line in lines[-4:]] == ["waiting", "waiting", "failed", "missed"]
+    assert "paused" in said("schedules", "pause", "ruled")[0]
+    marks = objects.by_kind["configmaps"][-1]["metadata"]["annotations"]
+    assert marks[janitor.PAUSED] == "true"
+    said("schedules", "resume", "ruled")
+    assert (marks[janitor.PAUSED], int(marks[janitor.ACCEPTED]) > NOW - 7200) == (None, True)
+    assert "waiting    runs in progress: 1" in said("schedules", "show", "ruled")
+    assert said("schedules", "run-now", "ruled") == ["manual run made of ruled created"]
+    said("schedules", "delete", "ruled", "--yes")
+    assert objects.changes[-1] == "configmaps/ruled"
 
 
 def test_the_records_have_every_date_and_say_which_have_no_run(objects):
@@ -207,8 +245,8 @@ def test_what_may_not_be_listed_is_said_to_be_unknown(objects):
 @pytest.mark.parametrize(
     ("arguments", "wrong"),
     [
-        (("show",), "`show` needs the name of a schedule: hourly, often"),
-        (("show", "foreign"), "no schedule 'foreign': hourly, often"),
+        (("show",), "`show` needs the name of a schedule: hourly, often, ruled"),
+        (("show", "foreign"), "no schedule 'foreign': hourly, often, ruled"),
         (("list", "hourly"), "`list` shows all schedules; write `tfsteps schedules show hourly`"),
         (("--engine", "local"), "engine 'local' has no schedules: use one of kfp, argo"),
     ],

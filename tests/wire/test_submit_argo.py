@@ -6,6 +6,7 @@ import yaml
 from tests.unit.cli.command import tfsteps, unread
 from tests.unit.cli.jobs_on_cluster import write_kubeconfig
 from tests.wire.scripted import Answer, refusal, serve
+from tfsteps.schedule import janitor
 
 CRON_JOB = ("--every", "6h", "--scheduler", "cronjob")
 PARTS = ["serviceaccounts", "roles", "rolebindings", "configmaps", "cronjobs"]
@@ -120,6 +121,38 @@ def test_another_object_of_that_name_is_refused(store, workflow, change):
     assert "CronWorkflow nightly already exists in ml; delete it or choose another --name" in err
 
 
+DEPENDS = "cron: 0 2 * * *\ndepends_on_past: true\n"
+
+
+def test_a_rule_that_argo_does_not_keep_makes_a_schedule_of_the_janitor(store, workflow, tmp_path):
+    file = tmp_path / "schedule.yaml"
+    file.write_text(DEPENDS)
+    code, out, err = tfsteps("submit", workflow, "--schedule", file)
+    assert (code, store.plurals) == (0, ["configmaps"]), err
+    assert "Its runs are started by a janitor with --schedules" in out
+    item = store.objects["configmaps", "nightly"]
+    item["metadata"]["annotations"] |= {janitor.PAUSED: "true", janitor.STATE: "{}"}
+    file.write_text(DEPENDS + "timeout: 1h\n")
+    code, out, err = tfsteps("submit", workflow, "--schedule", file, "--yes")
+    assert (code, "ConfigMap nightly updated in ml" in out) == (0, True), err
+    assert "    timeout: 3600" in err
+    marks = store.objects["configmaps", "nightly"]["metadata"]["annotations"]
+    assert (marks[janitor.PAUSED], marks[janitor.STATE]) == ("true", "{}"), "what was decided stays"
+    code, _, err = tfsteps("submit", workflow, "--schedule", file, "--scheduler", "cronworkflow")
+    assert (code, "depends_on_past: true is not supported by Argo Workflows" in err) == (2, True)
+
+
+@pytest.mark.parametrize("first", [(), ("--scheduler", "cronjob"), ("--scheduler", "janitor")])
+@pytest.mark.parametrize("second", [(), ("--scheduler", "cronjob"), ("--scheduler", "janitor")])
+def test_a_name_has_one_scheduler(store, workflow, first, second):
+    assert tfsteps("submit", workflow, "--every", "6h", *first)[0] == 0
+    before = store.plurals
+    code, _, err = tfsteps("submit", workflow, "--every", "6h", *second)
+    assert code == (0 if first == second else 2)
+    assert ("each date would start two runs" in err) == (first != second)
+    assert store.plurals == before
+
+
 def submitted_twice(store, workflow, first, second):
     """Submit a schedule, note what a controller and a user do, and submit another one of its name."""
     assert tfsteps("submit", workflow, *first)[0] == 0
@@ -186,7 +219,7 @@ def test_a_missing_claim_is_reported_before_anything_is_created(store, workflow)
     body["spec"] |= {"volumes": mounted[:2], "templates": [{**template, "volumes": mounted[2:]}]}
     workflow.write_text(yaml.safe_dump(body))
     store.objects["persistentvolumeclaims", "here"] = {"kind": "PersistentVolumeClaim", "metadata": {"name": "here"}}
-    for options in ((), ("--every", "6h"), CRON_JOB):
+    for options in ((), ("--every", "6h"), (*CRON_JOB, "--name", "other")):
         code, _, err = tfsteps("submit", workflow, "-p", "claim=typo", *options)
         found = sorted(line.partition(" is missing on test: ")[0] for line in err.splitlines() if "warning: " in line)
         assert (code, found) == (0, [f"warning: PersistentVolumeClaim ml/{name}" for name in ("gone", "typo")]), err

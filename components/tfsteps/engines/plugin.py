@@ -13,7 +13,7 @@ from tfsteps.systems.pipeline import FindPipeline
 
 if TYPE_CHECKING:
     from tfsteps.engines.engine_objects import EngineObjects, NodeNames
-    from tfsteps.engines.schedules import OpenSchedules
+    from tfsteps.engines.schedules import KeepSchedules, OpenSchedules
     from tfsteps.engines.submission import Rerun, Submission
 
 ENTRY_POINTS = "tfsteps.engines"
@@ -52,6 +52,8 @@ class EnginePlugin(msgspec.Struct, frozen=True, kw_only=True):
         fire_times: Given a submission with a schedule and the time, yields when runs start, in seconds since the epoch.
             `SpecError` if the engine cannot express the schedule; None = it has no schedules.
         schedules: Yields the schedules of a place, for `tfsteps schedules`; None = they cannot be listed.
+        keep_schedules: Makes one pass over the schedules whose rules the janitor keeps; None = it has none. See
+            `tfsteps.engines.schedules.KeepSchedules`.
         rerun: Runs the recorded pipeline of an earlier run again and returns the exit code; None = it cannot.
         general: What it recognizes may be of another engine, which is asked first: so are Workflows.
         runs: Names of other engines whose compiled pipelines it runs.
@@ -72,6 +74,7 @@ class EnginePlugin(msgspec.Struct, frozen=True, kw_only=True):
     node_names: "Callable[[], NodeNames] | None" = None
     fire_times: "Callable[[Submission, float], Iterator[int]] | None" = None
     schedules: "OpenSchedules | None" = None
+    keep_schedules: "KeepSchedules | None" = None
     rerun: "Callable[[Rerun], int] | None" = None
     general: bool = False
     runs: Collection[str] = ()

@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from tfsteps.kube.client import Api
 from tfsteps.runs.identity import PREFIX
 from tfsteps.schedule import Schedule
 from tfsteps.schedule.fires import fire_times
@@ -16,7 +17,7 @@ from tfsteps.schedule.fires import fire_times
 SCHEDULE = f"{PREFIX}schedule"
 """Label of the Workflows that a user started from a schedule: its name."""
 
-Outcome = Literal["pending", "running", "succeeded", "failed", "cancelled", "unknown"]
+Outcome = Literal["pending", "running", "succeeded", "failed", "cancelled", "removed", "missed", "waiting", "unknown"]
 _WEEK = 7 * 86400.0
 _MOST_FIRES = 20_000  # those of two weeks, one a minute
 
@@ -28,7 +29,8 @@ class ScheduledRun(msgspec.Struct, frozen=True, kw_only=True):
         name: The name of its object, or its id; empty = no run is known: it was skipped, or its object was removed.
         planned: The date, in seconds since the epoch; None = a user started it, or its object does not say.
         sent: When it was created, in seconds since the epoch; None = no run is known.
-        outcome: What became of it, as its object says.
+        outcome: What became of it, as its object says. Of schedules whose rules the janitor keeps: removed = its object
+            is gone, and its end was not seen; missed = no run starts for this date; waiting = it starts later.
         manual: Whether a user started it from the schedule.
     """
 
@@ -53,6 +55,7 @@ class ScheduleState(msgspec.Struct, frozen=True, kw_only=True):
         paused: Whether it starts no runs.
         runs: The runs that are known, the newest first.
         unknown: Why its runs are not known, or not all of them, as a sentence; empty = all that exist are.
+        waiting: Why dates that are due wait, as a phrase; empty = none is known to wait.
     """
 
     name: str
@@ -65,6 +68,7 @@ class ScheduleState(msgspec.Struct, frozen=True, kw_only=True):
     paused: bool
     runs: list[ScheduledRun]
     unknown: str = ""
+    waiting: str = ""
 
     def next_fire(self, now: float) -> int | None:
         """Return when it fires next, in seconds since the epoch; None = never, or that is not known.
@@ -137,3 +141,31 @@ class SchedulePlace(msgspec.Struct, frozen=True, kw_only=True):
 
 OpenSchedules = Callable[[SchedulePlace], AbstractContextManager[Schedules]]
 """Yields the schedules of a place; `CommandError` if it cannot be reached, or refuses what a method does."""
+
+
+class Kept(msgspec.Struct, kw_only=True):
+    """What a pass over the schedules did whose rules the janitor keeps.
+
+    Attributes:
+        schedules: How many were looked at.
+        started: How many runs were started, or would be.
+        failures: How often it failed; each was reported.
+    """
+
+    schedules: int = 0
+    started: int = 0
+    failures: int = 0
+
+
+class KeepSchedules(Protocol):
+    """Makes one pass: starts the runs of the dates that are due. Failures are reported and left to the next pass."""
+
+    def __call__(self, api: Api, namespace: str, say: Callable[[str], object], dry_run: bool, /) -> Kept:
+        """Return what it did.
+
+        Args:
+            api: The cluster; its `stopping` ends a pass by `Stopped`.
+            namespace: Of the schedules; empty = all.
+            say: Receives a line for each action and for each failure.
+            dry_run: Only report what is due.
+        """

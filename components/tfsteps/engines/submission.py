@@ -25,6 +25,7 @@ class Scheduler(enum.StrEnum):
 
     CRONWORKFLOW = "cronworkflow"
     CRONJOB = "cronjob"
+    JANITOR = "janitor"
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +36,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
         folder: Working directory of local steps.
         tensorboard: Whether a local run has a TensorBoard.
         keep_tensorboard: Whether it has one that stays up after its end.
+        scheduler: What starts the runs of a schedule on Argo; None = a CronWorkflow, or the janitor if only that can.
         replace: Whether the earlier manual runs of the pipeline are removed first.
         yes: Whether a schedule that exists is updated without a question.
     """
@@ -43,7 +45,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     parameters: dict[str, str]
     name: str
     when: Schedule | None
-    scheduler: Scheduler
+    scheduler: Scheduler | None
     context: str
     namespace: str
     service_account: str

@@ -1,9 +1,11 @@
-"""`python -m tfsteps.janitor`: a pass over all jobs every minute, or one."""
+"""`python -m tfsteps.janitor`: a pass over all jobs and, if asked for, schedules every minute; or one."""
 
 import contextlib
 import time
 from collections.abc import Callable, Sequence
 
+from tfsteps.engines import registry as engines
+from tfsteps.engines.plugin import EnginePlugin
 from tfsteps.janitor import metrics_server, options
 from tfsteps.janitor.metrics import Metrics
 from tfsteps.janitor.options import Options
@@ -49,6 +51,9 @@ class _Janitor:
             for platform in registry.platforms()
             if platform.sweep and (sweep := platform.sweep(api, self._namespace, say, dry_run=chosen.dry_run))
         ]
+        self._engines = [
+            engine for engine in engines.plugins().values() if chosen.schedules and engine.keep_schedules is not None
+        ]
         of_platforms = [platform.kind for platform, _ in self._sweeps]
         kinds = [PODS.kind, *(kind.resource.kind for kind in registry.kinds()), *of_platforms]
         self._metrics = Metrics(kinds, chosen.period)
@@ -80,7 +85,9 @@ class _Janitor:
             self._api, registry.kinds(), self._namespace, self._say, default=self._options.default, dry_run=dry_run
         )
         try:
-            counts = [jobs.run(), *(self._swept(*sweep) for sweep in self._sweeps)]
+            # Schedules first: their dates are due now, and a pass over many jobs takes minutes.
+            schedules = [self._keep_schedules(engine) for engine in self._engines]
+            counts = [jobs.run(), *(self._swept(*sweep) for sweep in self._sweeps), *schedules]
         except Stopped:
             return ExitCode.PLATFORM
         self._metrics.finish_pass(counts, time.monotonic() - begun, self._api.server_time() or time.time())
@@ -90,6 +97,20 @@ class _Janitor:
         if self._options.once and served:
             self._say(f"{'; '.join(served)}.")
         return ExitCode.PLATFORM if any(count.failures for count in counts) else ExitCode.SUCCEEDED
+
+    def _keep_schedules(self, engine: EnginePlugin) -> Count:
+        """Make the pass over the schedules of one engine: a fault in it must not end the janitor."""
+        assert engine.keep_schedules is not None
+        try:
+            kept = engine.keep_schedules(self._api, self._namespace, self._say, self._options.dry_run)
+        except Stopped:
+            raise
+        except Exception as error:  # noqa: BLE001  as above
+            self._say(f"{engine.title}: the pass over schedules failed: {error!r}")
+            return Count(failures=1)
+        return Count(
+            jobs=kept.schedules, due=kept.started, failures=kept.failures, served=1, what="schedules", act="runs"
+        )
 
     def _swept(self, platform: Platform, sweep: Callable[[], Count]) -> Count:
         """Make the pass over one platform: a fault in its package must not end the janitor."""

@@ -35,6 +35,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         context: Of the kubeconfig; empty = the default.
         default: The retention of ended jobs without `keep_for`.
         metrics_port: Port of the metrics; 0 = none.
+        schedules: Start the runs of schedules whose rules the janitor keeps.
     """
 
     namespace: str
@@ -45,6 +46,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     context: str
     default: DefaultRetention
     metrics_port: int
+    schedules: bool
 
 
 def parse(argv: Sequence[str] | None) -> Options:
@@ -91,8 +93,13 @@ def _parser() -> argparse.ArgumentParser:
         "--period", type=_period, default=60.0, metavar="TIME", help="pause between passes, 1s to 1d; default: 60s"
     )
     when.add_argument("--once", action="store_true", help="make one pass and exit")
-    parser.add_argument("--dry-run", action="store_true", help="only print what would be deleted")
+    parser.add_argument("--dry-run", action="store_true", help="only print what would be deleted or started")
     parser.add_argument("--context", default="", help="context of the kubeconfig; default: this pod's cluster")
+    parser.add_argument(
+        "--schedules",
+        action="store_true",
+        help="start the runs of schedules that were submitted with --scheduler janitor; the period is their accuracy",
+    )
     _add_retention(parser)
     variable = VARIABLES["metrics_port"]
     parser.add_argument(

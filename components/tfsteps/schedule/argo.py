@@ -6,6 +6,7 @@ from typing import Any
 
 from tfsteps.schedule.fires import fire_times
 from tfsteps.schedule.parse import from_plain
+from tfsteps.schedule.run_settings import run_spec
 from tfsteps.schedule.types import Schedule, utc
 from tfsteps.spec.problems import Problem, SpecError, problem
 
@@ -43,7 +44,7 @@ def cron_workflow(schedule: Schedule, workflow: Mapping[str, Any], name: str) ->
         **({"when": f"{{{{= now() >= {_date(schedule.starts)} }}}}"} if schedule.starts is not None else {}),
         **({"stopStrategy": {"expression": f"now() >= {_date(schedule.ends)}"}} if schedule.ends is not None else {}),
         **({"workflowMetadata": metadata} if metadata else {}),
-        "workflowSpec": {**workflow["spec"], **run_limits(schedule)},
+        "workflowSpec": run_spec(schedule, workflow),
     }
     return {
         "apiVersion": "argoproj.io/v1alpha1",
@@ -80,40 +81,31 @@ def policies(schedule: Schedule) -> dict[str, Any]:
     }
 
 
-def run_limits(schedule: Schedule) -> dict[str, int]:
-    """Return the fields of a Workflow's spec that limit each run: its steps at once, and its time in seconds."""
-    timeout = schedule.timeout
-    return {
-        **({"parallelism": schedule.parallelism} if schedule.parallelism is not None else {}),
-        **({"activeDeadlineSeconds": int(timeout)} if timeout is not None else {}),
-    }
-
-
-def max_active_runs(schedule: Schedule, name: str) -> Iterator[Problem]:
-    """Yield a problem if `schedule` limits how many runs overlap; the scheduler `name` starts one, or all."""
+def rules(schedule: Schedule, name: str) -> Iterator[Problem]:
+    """Yield a problem for each rule that only the janitor keeps; `name` is the scheduler that does not."""
+    instead = "Use `--scheduler janitor`, which keeps these rules"
+    if schedule.catch_up:
+        wrong = f"is not supported by {name}, which starts at most the newest missed run"
+        fix = f"{instead}; or `starting_deadline: 1h`: the newest run may start up to an hour late"
+        yield problem(("catch_up",), wrong, fix, "true")
+    if schedule.depends_on_past:
+        wrong = f"is not supported by {name}, which does not look at the end of the last run"
+        yield problem(("depends_on_past",), wrong, instead, "true")
     if schedule.max_active_runs is not None:
         wrong = f"is not supported by {name}, which starts one run at once or all that are due"
-        fix = "Write `concurrency: forbid` for one, or leave it out. Kubeflow Pipelines has a limit of up to 10"
+        fix = f"{instead}; or `concurrency: forbid` for one"
         yield problem(("max_active_runs",), wrong, fix, str(schedule.max_active_runs))
-
-
-def catch_up(schedule: Schedule, name: str) -> Iterator[Problem]:
-    """Yield a problem if `schedule` asks for all missed runs; the scheduler `name` starts at most the newest one."""
-    if schedule.catch_up:
-        fix = (
-            "Leave it out; with `starting_deadline: 1h` the newest run may start up to an hour late. "
-            "Kubeflow Pipelines starts all missed runs"
-        )
-        wrong = f"is not supported by {name}, which starts at most the newest missed run"
-        yield problem(("catch_up",), wrong, fix, "true")
+    if schedule.expired_limit is not None:
+        wrong = f"is not supported by {name}, which replaces a run by one"
+        yield problem(("expired_limit",), wrong, instead, str(schedule.expired_limit))
 
 
 def _problems(schedule: Schedule) -> Iterator[Problem]:
-    yield from catch_up(schedule, NAME)
-    yield from max_active_runs(schedule, NAME)
+    yield from rules(schedule, NAME)
     if schedule.interval and schedule.start:
         wrong = f"has no effect on an interval: {NAME} counts it from the creation of the schedule"
-        yield problem(("start",), wrong, "Write `cron` instead of `interval`, or leave `start` out", schedule.start)
+        fix = "Use `--scheduler janitor`, write `cron` instead of `interval`, or leave `start` out"
+        yield problem(("start",), wrong, fix, schedule.start)
 
 
 def _date(instant: int) -> str:

@@ -11,8 +11,9 @@ import msgspec
 
 from tfsteps.image import IMAGE
 from tfsteps.launcher.exit_codes import ExitCode
-from tfsteps.schedule.argo import NAME_LENGTH, catch_up, max_active_runs, policies, run_limits
+from tfsteps.schedule.argo import NAME_LENGTH, policies, rules
 from tfsteps.schedule.fires import fire_times
+from tfsteps.schedule.run_settings import run_spec
 from tfsteps.schedule.submitter import JOB_NAME, JOB_UID
 from tfsteps.schedule.types import Schedule
 from tfsteps.spec.problems import Problem, problem
@@ -61,8 +62,7 @@ def objects(
     labels = {"app.kubernetes.io/name": name, "app.kubernetes.io/part-of": "tfsteps"}
     metadata = {"name": name, "namespace": namespace, "labels": labels}
     dependents = [] if service_account else _account(metadata)
-    limited = {**workflow, "spec": {**workflow["spec"], **run_limits(schedule)}}
-    data = {FILE: msgspec.json.encode(limited).decode()}
+    data = {FILE: msgspec.json.encode({**workflow, "spec": run_spec(schedule, workflow)}).decode()}
     dependents.append({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
     cron = schedule.expression
     spec = {
@@ -138,11 +138,10 @@ def _container(image: str) -> dict[str, Any]:
 
 
 def _problems(schedule: Schedule) -> Iterator[Problem]:
-    yield from catch_up(schedule, NAME)
-    yield from max_active_runs(schedule, NAME)
+    yield from rules(schedule, NAME)
     for field, text in (("start", schedule.start), ("end", schedule.end)):
         if text:
-            fix = "Leave it out and create or delete the CronJob at that time, or use an Argo CronWorkflow"
+            fix = "Use an Argo CronWorkflow or `--scheduler janitor`, or create and delete the CronJob at that time"
             yield problem((field,), f"is not supported by {NAME}", fix, text)
     if schedule.interval and schedule.interval < _LEAST_INTERVAL:
         wrong, fix = f"is too short for {NAME}", "Write 1m or more, or use an Argo CronWorkflow"

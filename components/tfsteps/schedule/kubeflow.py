@@ -137,6 +137,7 @@ def _problems(schedule: Schedule, now: float, server_timezone: str) -> Iterator[
     if schedule.max_active_runs is not None and schedule.max_active_runs > MOST_AT_ONCE:
         wrong, fix = f"is too large for {NAME}", f"Write at most {MOST_AT_ONCE}, or use Argo without a limit"
         yield problem(("max_active_runs",), wrong, fix, str(schedule.max_active_runs), f"from 1 to {MOST_AT_ONCE}")
+    yield from _run_problems(schedule)
     for field in ("parallelism", "timeout"):
         if getattr(schedule, field) is not None:
             wrong = f"is not supported by {NAME}: recurring runs have no such limit"
@@ -147,6 +148,21 @@ def _problems(schedule: Schedule, now: float, server_timezone: str) -> Iterator[
         yield problem(("starting_deadline",), wrong, fix)
     if schedule.history.successful is not None or schedule.history.failed is not None:
         yield problem(("history",), f"is not supported by {NAME}: it keeps every run", "Leave it out, or use Argo")
+
+
+def _run_problems(schedule: Schedule) -> Iterator[Problem]:
+    """Yield a problem for each field that would change the runs, or follow from the end of the last one."""
+    if schedule.depends_on_past:
+        wrong = f"is not supported by {NAME}: a recurring run does not look at the end of the last run"
+        fix = "Leave it out: with `concurrency: forbid` a run waits for the end of the last one; or use Argo"
+        yield problem(("depends_on_past",), wrong, fix, "true")
+    if schedule.retry is not None:
+        wrong = f"is not supported by {NAME}: retries belong to the tasks of the pipeline"
+        yield problem(("retry",), wrong, "Write `set_retry` at the tasks, or use Argo", str(schedule.retry))
+    if schedule.skip:
+        wrong = f"is not supported by {NAME}: a recurring run runs the pipeline as it is uploaded"
+        fix = "Add an input to the pipeline and `dsl.If`, or use Argo"
+        yield problem(("skip",), wrong, fix, ", ".join(schedule.skip))
 
 
 def _server_cron(schedule: Schedule, now: float, server_timezone: str) -> Cron | None:

@@ -96,6 +96,14 @@ def _rules(schedule: Schedule) -> Iterator[Problem]:
     if schedule.max_active_runs is not None and schedule.concurrency != "allow":
         wrong, fix = "has an effect only with `concurrency: allow`", "Write that too, or leave `max_active_runs` out"
         yield problem(("max_active_runs",), wrong, fix, str(schedule.max_active_runs))
+    if schedule.expired_limit is not None and schedule.concurrency != "replace":
+        wrong, fix = "has an effect only with `concurrency: replace`", "Write that too, or leave `expired_limit` out"
+        yield problem(("expired_limit",), wrong, fix, str(schedule.expired_limit))
+    if schedule.depends_on_past and schedule.concurrency != "forbid":
+        wrong = (
+            f"cannot be combined with `concurrency: {schedule.concurrency}`: a run waits for the last one to succeed"
+        )
+        yield problem(("depends_on_past",), wrong, "Write `concurrency: forbid`, or leave one of them out", "true")
     zone = _zone(schedule.timezone)
     if isinstance(zone, Problem):
         yield zone

@@ -52,14 +52,19 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
         end: No run starts at this time or later. Left out: no end.
         catch_up: Start every run that was missed in an outage or since a `start` in the past, one after another.
             false: at most the newest missed run.
+        depends_on_past: A run starts only after the last run of the schedule has succeeded; later dates wait.
         concurrency: What happens when a run is due and the last one has not ended: forbid = the run is skipped or
             waits; allow = both run at once; replace = the last run is stopped and the new one starts.
         starting_deadline: How late a run may start, in whole seconds. Left out: the scheduler's default.
         max_active_runs: How many runs of the schedule may overlap with `concurrency: allow`. Left out: as many as the
             scheduler starts.
+        expired_limit: With `concurrency: replace`: how many of the newest dates may have a run in progress; the runs of
+            older dates are stopped, and older dates that wait are given up. Left out: 1.
         parallelism: How many steps of a run are in progress at once. Left out: as the pipeline says.
         timeout: How long a run may take, in whole seconds; then it is stopped, and has failed. Left out: as the
             pipeline says.
+        retry: How often a step that failed is tried again. Left out: as the pipeline says.
+        skip: Names of steps that the runs of the schedule leave out. Steps after them run as if they had succeeded.
         history: How many ended runs are kept.
     """
 
@@ -69,11 +74,17 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     start: Instant | None = None
     end: Instant | None = None
     catch_up: bool = False
+    depends_on_past: bool = False
     concurrency: Literal["forbid", "allow", "replace"] = "forbid"
     starting_deadline: Duration | None = None
     max_active_runs: Several | None = None
+    expired_limit: (
+        Annotated[int, Meta(ge=1, le=100, description="a whole number from 1 to 100", examples=[3])] | None
+    ) = None
     parallelism: Several | None = None
     timeout: Duration | None = None
+    retry: Count | None = None
+    skip: tuple[Filled, ...] = ()
     history: History = History()
 
     @property

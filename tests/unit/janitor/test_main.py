@@ -52,6 +52,14 @@ def test_once(given, path, kubeconfig, capsys):
     assert capsys.readouterr().out == "0 jobs looked at, 0 deletions due.\n"
 
 
+def test_schedules_are_an_option(kubeconfig, capsys):
+    with serve([NOTHING]) as server:
+        kubeconfig(server)
+        assert main(["--once", "--schedules"]) == 0
+    assert server.asked[0].path.endswith("/namespaces/ml/configmaps")
+    assert "0 schedules looked at, 0 runs due" in capsys.readouterr().out
+
+
 def test_what_fails_ends_one_pass_with_13(kubeconfig, capsys):
     with serve([refusal(403, "Forbidden", "you may not")]) as server:
         kubeconfig(server)

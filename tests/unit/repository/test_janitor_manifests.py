@@ -79,6 +79,21 @@ def test_the_monitoring_component():
     assert (endpoint["port"], endpoint["path"]) == ("metrics", "/metrics")
 
 
+def test_the_component_of_schedules_grants_what_its_pass_needs():
+    kustomization = load("schedules/kustomization.yaml")
+    assert kustomization["kind"] == "Component"
+    roles, deployment = kustomization["patches"]
+    assert [patch["target"]["name"] for patch in (roles, deployment)] == ["tfsteps-janitor"] * 2
+    rules = [change["value"] for change in yaml.safe_load(roles["patch"])]
+    granted = {(*rule["apiGroups"], *rule["resources"]): rule["verbs"] for rule in rules}
+    assert granted == {
+        ("", "configmaps"): ["list", "patch"],
+        ("argoproj.io", "workflows"): ["list", "create", "patch", "delete"],  # the Role of all janitors has get
+    }
+    (added,) = yaml.safe_load(deployment["patch"])
+    assert parse([*container()["args"], added["value"]]).schedules
+
+
 def test_alerts_use_metrics_that_exist_and_are_documented():
     (group,) = load("monitoring/janitor-prometheusrule.yaml")["spec"]["groups"]
     served = set(re.findall(r"^# TYPE (\w+)", Metrics([], 60).text(), re.MULTILINE))

@@ -8,6 +8,7 @@ import pytest
 
 from tfsteps import schedule
 from tfsteps.schedule import argo, cronjob, fires, kubeflow
+from tfsteps.schedule.run_settings import run_spec
 from tfsteps.schedule.types import utc
 from tfsteps.spec import SpecError
 
@@ -35,6 +36,12 @@ WRONG = {
     "{cron: 0 9 * * *, start: 2026-02-03, end: 2026-02-03}": ["end: '2026-02-03' is not after `start`"],
     "{cron: 0 9 * * *, concurrency: Forbid}": ["concurrency: 'Forbid' is not one of the choices", "`forbid`"],
     "{cron: 0 9 * * *, max_active_runs: 3}": ["max_active_runs: 3 has an effect only with `concurrency: allow`"],
+    "{cron: 0 9 * * *, expired_limit: 3}": ["expired_limit: 3 has an effect only with `concurrency: replace`"],
+    "{cron: 0 9 * * *, concurrency: replace, depends_on_past: true}": [
+        "depends_on_past: true cannot be combined with `concurrency: replace`"
+    ],
+    "{cron: 0 9 * * *, concurrency: replace, expired_limit: 101}": ["expired_limit: 101 is out of range"],
+    "{cron: 0 9 * * *, skip: evaluate}": ["skip: expected a list, got 'evaluate'"],
     "{cron: 0 9 * * *, parallelism: 0}": ["parallelism: 0 is out of range"],
     "{cron: 0 9 * * *, timeout: 1.5s}": ["timeout: 1.5s is not a whole number of seconds"],
     "{cron: 0 9 * * *, history: {successful: 101}}": ["history.successful: 101 is out of range"],
@@ -175,3 +182,66 @@ def test_each_scheduler_limits_runs_or_refuses():
         assert [found.path for found in scheduler.problems(when)] == [("max_active_runs",)]
     eleven = schedule.from_plain({"cron": "@daily", "concurrency": "allow", "max_active_runs": 11})
     assert "from 1 to 10" in str(kubeflow.problems(eleven, NOW)[0])
+
+
+RULES = {"cron": "0 6 * * 1", "depends_on_past": True, "retry": 1, "skip": ["a"]}
+
+
+def test_rules_are_refused_with_what_keeps_them():
+    rules = schedule.from_plain(RULES)
+    refused = {
+        "argo": argo.problems(rules),
+        "cronjob": cronjob.problems(rules),
+        "kubeflow": kubeflow.problems(rules, NOW),
+    }
+    fields = {name: [each.path[0] for each in problems] for name, problems in refused.items()}
+    assert fields == {
+        "argo": ["depends_on_past"],
+        "cronjob": ["depends_on_past"],
+        "kubeflow": ["depends_on_past", "retry", "skip"],
+    }
+    assert "`--scheduler janitor`" in str(refused["argo"][0])
+    expired = schedule.from_plain({"cron": "0 6 * * 1", "concurrency": "replace", "expired_limit": 2})
+    assert [each.path for each in argo.problems(expired)] == [("expired_limit",)]
+
+
+STEPS = {
+    "metadata": {},
+    "spec": {
+        "parallelism": 9,
+        "templates": [
+            {"name": "main", "dag": {"tasks": [{"name": name, "template": "t"} for name in ("train", "publish")]}},
+            {"name": "list", "steps": [[{"name": "publish", "template": "t", "when": "true"}], None]},
+            {"name": "t", "container": {}, "retryStrategy": {"limit": "5", "retryPolicy": "Always"}},
+            {"name": "wait", "suspend": {}},
+        ],
+    },
+}  # fmt: skip
+
+
+def test_limits_retries_and_skipped_steps_change_the_runs_alone():
+    before = json.dumps(STEPS)
+    plain = {"cron": "@daily", "parallelism": 2, "timeout": "1h", "retry": 0, "skip": ["publish"]}
+    spec = run_spec(schedule.from_plain(plain), STEPS)
+    assert json.dumps(STEPS) == before
+    main, steps, pod, wait = spec["templates"]
+    assert (spec["parallelism"], spec["activeDeadlineSeconds"]) == (2, 3600)
+    assert pod["retryStrategy"] == {"limit": 0, "retryPolicy": "Always"}
+    assert "retryStrategy" not in {**main, **wait}
+    assert [task.get("when") for task in main["dag"]["tasks"]] == [None, "false"]
+    assert steps["steps"][0][0]["when"] == "false"
+    assert run_spec(schedule.from_plain({"cron": "@daily"}), STEPS) == STEPS["spec"]
+
+
+@pytest.mark.parametrize(
+    ("plain", "wrong"),
+    [
+        ({"skip": ["train", "pubish"]}, "skip[1]: 'pubish' is not a step of the Workflow. Write `publish`."),
+        ({"retry": 1}, "retry: 1 has no effect: the templates of the steps are not in this Workflow."),
+    ],
+)
+def test_what_the_workflow_cannot_have_is_refused(plain, wrong):
+    workflow = STEPS if "skip" in plain else {"metadata": {}, "spec": {"workflowTemplateRef": {"name": "w"}}}
+    with pytest.raises(SpecError) as caught:
+        run_spec(schedule.from_plain({"cron": "@daily", **plain}), workflow)
+    assert wrong in str(caught.value)

@@ -75,7 +75,8 @@ def schedules(
 ) -> None:
     """List the schedules of pipelines with their next and last runs; show, pause, resume, run or delete one.
 
-    On Argo: the CronWorkflows and CronJobs that `tfsteps submit` created. On Kubeflow Pipelines: its recurring runs.
+    On Argo: the CronWorkflows, CronJobs and ConfigMaps that `tfsteps submit` created. On Kubeflow Pipelines: its
+    recurring runs.
 
     The records of a schedule are what the engine's objects say: a date without a run was skipped, or its run was
     removed.
@@ -136,7 +137,7 @@ def _list(states: Sequence[ScheduleState], output: Output) -> None:
 
 
 def _row(state: ScheduleState, now: float) -> list[str]:
-    last = next((run for run in state.runs if not run.manual), None)
+    last = next((run for run in state.runs if run.name and not run.manual), None)
     return [
         clean(state.name),
         state.kind,
@@ -161,6 +162,7 @@ def _show(there: Schedules, state: ScheduleState, output: Output, yes: bool) -> 
         "when": clean(state.when),
         "state": "paused" if state.paused else "active",
         "next": _next(state, now),
+        **({"waiting": clean(state.waiting)} if state.waiting else {}),
     }
     print("\n".join(f"{name:<10} {value}" for name, value in facts.items()))
     if state.unknown:
@@ -226,7 +228,12 @@ def _at(seconds: float | None) -> str:
 
 def _record_row(run: ScheduledRun) -> list[str]:
     planned = "manual" if run.manual else _at(run.planned)
-    return [planned, _at(run.sent), clean(run.name) or "-", run.outcome if run.name else "no run is known"]
+    return [
+        planned,
+        _at(run.sent),
+        clean(run.name) or "-",
+        run.outcome if run.name or run.outcome != "unknown" else "no run is known",
+    ]
 
 
 def _record(run: ScheduledRun) -> dict[str, Any]:
@@ -249,5 +256,6 @@ def _summary(state: ScheduleState, now: float) -> dict[str, Any]:
         "paused": state.paused,
         "next": iso(state.next_fire(now)),
         "unknown": state.unknown,
+        "waiting": state.waiting,
         "runs": [_record(run) for run in state.runs],
     }

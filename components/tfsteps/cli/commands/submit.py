@@ -50,8 +50,12 @@ def submit(
     every: Interval = None,
     timezone: Timezone = None,
     scheduler: Annotated[
-        Scheduler, typer.Option(help="Argo: what starts the runs of a schedule.")
-    ] = Scheduler.CRONWORKFLOW,
+        Scheduler | None,
+        typer.Option(
+            help="Argo: what starts the runs of a schedule. The janitor keeps rules that the others cannot.",
+            show_default="cronworkflow, or janitor if only it can",
+        ),
+    ] = None,
     context: Annotated[
         str, typer.Option(metavar="NAME", help="Context of the kubeconfig.", show_default="current")
     ] = "",

@@ -25,6 +25,7 @@ PLUGIN = EnginePlugin(
     submit=deferred("tfsteps.engines.argo.submit:submit"),
     fire_times=deferred("tfsteps.engines.argo.submit:fire_times"),
     schedules=deferred("tfsteps.engines.argo.schedules:open_schedules"),
+    keep_schedules=deferred("tfsteps.engines.argo.rule_runs:keep_schedules"),
     notation="manifests of Argo Workflows",
     definition="assign a hera.workflows.Workflow to a name",
     sdk="hera",

@@ -1,15 +1,18 @@
-"""The schedules on a cluster that `tfsteps submit` created: CronWorkflows, and CronJobs that submit Workflows."""
+"""The schedules on a cluster that `tfsteps submit` created: CronWorkflows, CronJobs, and ConfigMaps of the janitor."""
 
 import contextlib
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import warn
 from tfsteps.engines.argo import objects
 from tfsteps.engines.argo.objects import CONFIG_MAPS, CRON_JOBS, CRON_WORKFLOWS, RESOURCES
+from tfsteps.engines.argo.rule_runs import SCHEDULED_TIME, Run, decision_of, runs_by_schedule
 from tfsteps.engines.argo.workflow import WORKFLOWS
 from tfsteps.engines.schedules import (
     SCHEDULE,
@@ -23,8 +26,11 @@ from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.resource import Resource
 from tfsteps.runs.identity import MANUAL, TRIGGER, label_value
-from tfsteps.schedule import cronjob
+from tfsteps.schedule import Schedule, cronjob, janitor
 from tfsteps.schedule.argo import schedule_of
+from tfsteps.schedule.janitor import ACCEPTED, PAUSED, SELECTOR
+from tfsteps.schedule.rules import Decision
+from tfsteps.spec import SpecError
 from tfsteps.systems.kubernetes.times import seconds
 
 CRON_WORKFLOW_LABEL = "workflows.argoproj.io/cron-workflow"
@@ -63,17 +69,28 @@ class ClusterSchedules:
     def states(self) -> list[ScheduleState]:
         listed = [(resource, self._listed(resource)) for resource in _CRONS]
         crons = [(resource, item) for resource, items in listed for item in items or [] if objects.is_ours(item)]
-        if not crons:
+        ruled = self._listed(CONFIG_MAPS, labelSelector=SELECTOR) or []
+        if not crons and not ruled:
             return []
         manual = self._listed(WORKFLOWS, labelSelector=SCHEDULE)
+        runs = self._ruled_runs() if ruled else None
+        now = self._api.server_time() or time.time()
+        states = [_ruled_state(item, runs, manual, now) for item in ruled]
+        if not crons:
+            return states
         started = {
             CRON_WORKFLOWS: self._listed(WORKFLOWS, labelSelector=CRON_WORKFLOW_LABEL),
             CRON_JOBS: self._listed(_JOBS, labelSelector=_PART_OF),
         }
-        return [_state(resource, item, started[resource], manual) for resource, item in crons]
+        return [*(_state(resource, item, started[resource], manual) for resource, item in crons), *states]
 
     def set_paused(self, state: ScheduleState, *, paused: bool) -> None:
-        body = {"metadata": {"uid": state.id}, "spec": {"suspend": paused}}
+        body: dict[str, Any] = {"metadata": {"uid": state.id}, "spec": {"suspend": paused}}
+        if state.kind == CONFIG_MAPS.kind:
+            marks: dict[str, str | None] = {PAUSED: "true" if paused else None}
+            if not paused:  # the user has seen how the last run ended
+                marks[ACCEPTED] = str(int(self._api.server_time() or time.time()))
+            body = {"metadata": {"uid": state.id, "annotations": marks}}
         self._api.patch(RESOURCES[state.kind], state.namespace, state.name, body)
 
     def run_now(self, state: ScheduleState) -> str:
@@ -91,7 +108,7 @@ class ClusterSchedules:
         for resource, item in self._dependents(state):
             yield f"{resource.kind} {state.namespace}/{item['metadata']['name']}"
         for run in state.runs:
-            if not run.manual:  # those have no owner
+            if run.sent is not None and not run.manual:  # manual runs have no owner
                 yield f"run {run.name} ({run.outcome})"
 
     def delete(self, state: ScheduleState) -> None:
@@ -128,6 +145,16 @@ class ClusterSchedules:
         workflow: dict[str, Any] = msgspec.json.decode(data[cronjob.FILE])
         return workflow
 
+    def _ruled_runs(self) -> dict[tuple[str, str], dict[int, Run]] | None:
+        """Return the runs that the janitor started; None, after a warning, if they may not be listed."""
+        try:
+            return runs_by_schedule(self._api, self._namespace)
+        except ApiError as error:
+            if error.status != 403:
+                raise
+            warn(f"{WORKFLOWS.plural} are not shown, without the permission to list them: {error}")
+            return None
+
     def _listed(self, resource: Resource, **selectors: str) -> list[dict[str, Any]] | None:
         """Return the objects of a kind, [] if it is not served; None, after a warning, if they may not be listed."""
         try:
@@ -147,12 +174,6 @@ def _state(
     metadata, spec = item["metadata"], item["spec"]
     name, namespace = metadata["name"], metadata["namespace"]
     own = [run for run in started or [] if _controller(run) == metadata["uid"]]
-    by_hand = [
-        run
-        for run in manual or []
-        if (run["metadata"]["namespace"], run["metadata"]["labels"][SCHEDULE]) == (namespace, label_value(name))
-    ]
-    missing = [kind for kind, runs in (("scheduled", started), ("manual", manual)) if runs is None]
     return ScheduleState(
         name=name,
         id=metadata["uid"],
@@ -165,11 +186,77 @@ def _state(
         runs=newest_first(
             [
                 *map(_job_run if resource == CRON_JOBS else _workflow_run, own),
-                *(_workflow_run(run, manual=True) for run in by_hand),
+                *_manual_runs(item, manual),
             ]
         ),
-        unknown=f"{' and '.join(missing)} runs are not known: no permission to list them" if missing else "",
+        unknown=_not_listed(started, manual),
     )
+
+
+def _ruled_state(
+    item: _Object,
+    by_schedule: dict[tuple[str, str], dict[int, Run]] | None,
+    manual: list[dict[str, Any]] | None,
+    now: float,
+) -> ScheduleState:
+    """Return a schedule whose rules the janitor keeps: its records, and what it would do now."""
+    metadata = item["metadata"]
+    runs = (by_schedule or {}).get((metadata["namespace"], metadata["uid"]), {})
+    schedule, decision, unknown = None, None, _not_listed(by_schedule, manual)
+    try:
+        schedule = janitor.read(item)[0]
+        decision = decision_of(item, schedule, runs, now) if by_schedule is not None else None
+    except (ValueError, SpecError) as error:
+        unknown = unknown or str(error)
+    return ScheduleState(
+        name=metadata["name"],
+        id=metadata["uid"],
+        kind=CONFIG_MAPS.kind,
+        namespace=metadata["namespace"],
+        when=_when(schedule) if schedule else "unknown",
+        # Dates before now are in the records.
+        schedule=replace(schedule, catch_up=False) if schedule else None,
+        created=seconds(metadata.get("creationTimestamp")) or 0.0,
+        paused=(metadata.get("annotations") or {}).get(PAUSED) == "true",
+        runs=newest_first(
+            [*(_ruled_runs(metadata["name"], runs, decision) if decision else []), *_manual_runs(item, manual)]
+        ),
+        unknown=unknown,
+        waiting=decision.why if decision else "",
+    )
+
+
+def _when(schedule: Schedule) -> str:
+    return f"{schedule.cron} {schedule.timezone}" if schedule.cron else f"@every {int(schedule.interval or 0)}s"
+
+
+def _ruled_runs(name: str, runs: Mapping[int, Run], decision: Decision) -> Iterator[ScheduledRun]:
+    for record in decision.state.records:
+        run, result = runs.get(record.date), record.result
+        if result == "missed":
+            yield ScheduledRun(planned=record.date, outcome="missed")
+        else:
+            outcome: Outcome = (run.state or "unknown") if run else "removed" if result == "sent" else result
+            yield ScheduledRun(
+                name=f"{name}-{record.date}", planned=record.date, sent=run.created if run else None, outcome=outcome
+            )
+    for date in (*decision.start, *decision.waiting):
+        yield ScheduledRun(planned=date, outcome="waiting")
+
+
+def _manual_runs(item: _Object, manual: list[dict[str, Any]] | None) -> list[ScheduledRun]:
+    """Return the runs that users started from a schedule."""
+    of = (item["metadata"]["namespace"], label_value(item["metadata"]["name"]))
+    return [
+        _workflow_run(run, manual=True)
+        for run in manual or []
+        if (run["metadata"]["namespace"], run["metadata"]["labels"][SCHEDULE]) == of
+    ]
+
+
+def _not_listed(started: object, manual: object) -> str:
+    missing = [kind for kind, runs in (("scheduled", started), ("manual", manual)) if runs is None]
+    return f"{' and '.join(missing)} runs are not known: no permission to list them" if missing else ""
 
 
 def _zone(spec: _Object) -> str:
@@ -185,7 +272,7 @@ def _controller(item: _Object) -> str:
 
 def _workflow_run(item: _Object, *, manual: bool = False) -> ScheduledRun:
     phase = (item.get("status") or {}).get("phase", "")
-    date = None if manual else _annotation(item, "workflows.argoproj.io/scheduled-time")
+    date = None if manual else _annotation(item, SCHEDULED_TIME)
     return _run(item, date, _PHASES.get(phase, "unknown"), manual=manual)
 
 

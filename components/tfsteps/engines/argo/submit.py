@@ -3,7 +3,7 @@
 import copy
 import functools
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import yaml
@@ -21,9 +21,11 @@ from tfsteps.engines.submission import Scheduler, Submission, agree, check_names
 from tfsteps.kube.access import find
 from tfsteps.kube.client import Api
 from tfsteps.kube.credentials import AccessError
+from tfsteps.kube.errors import ApiError
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.runs.identity import MANUAL, PIPELINE, SCHEDULED, TRIGGER, label_value
-from tfsteps.schedule import Schedule, argo, cronjob, submitter
+from tfsteps.schedule import Schedule, argo, cronjob, janitor, submitter
+from tfsteps.schedule.fires import fire_times as schedule_times
 from tfsteps.spec import SpecError
 
 _TEMPLATES = {"WorkflowTemplate", "ClusterWorkflowTemplate"}
@@ -54,7 +56,11 @@ def submit(submission: Submission) -> int:
         if submission.replace:
             objects.rehearse(api, manifests[0], where)
             clear_manual(api, where, manifest["metadata"]["labels"])
+        if submission.when:
+            _refuse_second_scheduler(api, manifests[-1], namespace)
         created, report = objects.apply(api, manifests, namespace, functools.partial(agree, yes=submission.yes))
+        if submission.when and manifests[-1]["kind"] == objects.CONFIG_MAPS.kind:
+            report.append("Its runs are started by a janitor with --schedules in this namespace: docs/guides/rules.md")
         kind, context, where = manifests[-1]["kind"], submission.context, created["namespace"]
         watch = ["kubectl", *options_of(context), "--namespace", where, "get", kind.lower(), created["name"], "--watch"]
         report.append(f"Watch it: {shlex.join(watch)}")
@@ -73,9 +79,29 @@ def fire_times(submission: Submission, now: float) -> Iterator[int]:
     """Yield the start times of the runs of a schedule, after the checks of its objects. SpecError, CommandError."""
     assert submission.when is not None
     _manifests(submission)
-    scheduler = cronjob if submission.scheduler is Scheduler.CRONJOB else argo
-    times: Iterator[int] = scheduler.fires(submission.when, now)
-    return times
+    return schedule_times(submission.when, now)  # the same for all of Argo's schedulers
+
+
+def _refuse_second_scheduler(api: Api, item: Mapping[str, Any], default: str) -> None:
+    """Raise CommandError if another scheduler has a schedule of this name: each date would start two runs."""
+    name, namespace = item["metadata"]["name"], item["metadata"].get("namespace", default)
+    for resource in (objects.CRON_WORKFLOWS, objects.CRON_JOBS, objects.CONFIG_MAPS):
+        if resource.kind == item["kind"]:
+            continue
+        try:
+            other = api.get(resource, namespace, name)
+        except ApiError as error:
+            if error.status == 404:
+                continue
+            if error.status != 403:
+                raise
+            warn(f"whether a {resource.kind} {name} is a schedule, too, is not known: {error}")
+            continue
+        if objects.is_ours(other) and (resource != objects.CONFIG_MAPS or janitor.is_schedule(other)):
+            raise CommandError(
+                f"{name} is already a schedule in {namespace}, as a {resource.kind}, and each date would start two "
+                f"runs: remove it with `tfsteps schedules delete {name}`, or choose another --name"
+            )
 
 
 # --- the objects
@@ -95,11 +121,21 @@ def _manifests(submission: Submission) -> list[dict[str, Any]]:
     name = submission.name or submission.compiled.name
     if len(name) > argo.NAME_LENGTH:
         raise CommandError(f"name {name!r} is longer than {argo.NAME_LENGTH} characters; give a shorter --name")
-    if submission.scheduler is Scheduler.CRONWORKFLOW:
-        _refuse(argo.problems(when))
-        return [argo.cron_workflow(when, manifest, name)]
-    _refuse(cronjob.problems(when))
-    return _cron_job(submission, when, manifest, name)
+    match _scheduler(submission.scheduler, when):
+        case Scheduler.CRONWORKFLOW:
+            _refuse(argo.problems(when))
+            return [argo.cron_workflow(when, manifest, name)]
+        case Scheduler.CRONJOB:
+            _refuse(cronjob.problems(when))
+            return _cron_job(submission, when, manifest, name)
+        case Scheduler.JANITOR:
+            return [janitor.config_map(when, manifest, name)]
+
+
+def _scheduler(chosen: Scheduler | None, when: Schedule) -> Scheduler:
+    if chosen is not None:
+        return chosen
+    return Scheduler.JANITOR if argo.problems(when) else Scheduler.CRONWORKFLOW
 
 
 def _cron_job(submission: Submission, when: Schedule, manifest: dict[str, Any], name: str) -> list[dict[str, Any]]:
