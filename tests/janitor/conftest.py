@@ -1,6 +1,7 @@
 """A namespace with a janitor's ServiceAccount that has the permissions of manifests/janitor and no others."""
 
 import base64
+import contextlib
 import json
 import os
 import pathlib
@@ -111,25 +112,32 @@ class Stage:
         return [(int(status), *permission) for status, *permission in rows]
 
 
-def manifests(kubectl, namespace):
+def manifests(kubectl, namespace, overlay="namespace"):
     """Return what manifests/janitor has for a namespace beside the Deployment, and the Deployment."""
-    built = kubectl("kustomize", ROOT / "manifests/janitor/namespace")
+    built = kubectl("kustomize", ROOT / "manifests/janitor" / overlay)
     objects = built.replace("namespace: team", f"namespace: {namespace}").split("---\n")
     (deployment,) = [text for text in objects if "\nkind: Deployment\n" in text]
     objects.remove(deployment)
     return "---\n".join(objects), deployment
 
 
-@pytest.fixture(scope="session")
-def stage(cluster, tmp_path_factory):  # noqa: F811
-    """The stage that all tests share."""
+@contextlib.contextmanager
+def stage_of(cluster, folder, overlay="namespace"):  # noqa: F811
+    """Yield a stage whose janitor has the permissions of a folder of manifests/janitor, or of one in a copy of it."""
     with namespace_of(cluster) as namespace:
-        stage = Stage(cluster, namespace, tmp_path_factory.mktemp("janitor"))
-        cluster.kubectl("apply", "-f", "-", stdin=manifests(cluster.kubectl, namespace)[0])
+        stage = Stage(cluster, namespace, folder)
+        cluster.kubectl("apply", "-f", "-", stdin=manifests(cluster.kubectl, namespace, overlay)[0])
         stage.account.mkdir()
         config = json.loads(cluster.kubectl("config", "view", "--raw", "--minify", "--flatten", "-o", "json"))
         certificate = config["clusters"][0]["cluster"]["certificate-authority-data"]
         (stage.account / "ca.crt").write_bytes(base64.b64decode(certificate))
         (stage.account / "namespace").write_text(namespace)
         (stage.account / "token").write_text(cluster.kubectl("create", "token", ACCOUNT, "-n", namespace))
+        yield stage
+
+
+@pytest.fixture(scope="session")
+def stage(cluster, tmp_path_factory):  # noqa: F811
+    """The stage that all tests share."""
+    with stage_of(cluster, tmp_path_factory.mktemp("janitor")) as stage:
         yield stage
