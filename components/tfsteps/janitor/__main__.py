@@ -87,10 +87,12 @@ class _Janitor:
         try:
             # Schedules first: their dates are due now, and a pass over many jobs takes minutes.
             schedules = [self._keep_schedules(engine) for engine in self._engines]
-            counts = [jobs.run(), *(self._swept(*sweep) for sweep in self._sweeps), *schedules]
+            counts = [jobs.run(), *(self._swept(*sweep) for sweep in self._sweeps)]
         except Stopped:
             return ExitCode.PLATFORM
-        self._metrics.finish_pass(counts, time.monotonic() - begun, self._api.server_time() or time.time())
+        of_jobs = [*counts, *(Count(failures=count.failures) for count in schedules)]  # schedules are no jobs
+        self._metrics.finish_pass(of_jobs, time.monotonic() - begun, self._api.server_time() or time.time())
+        counts += schedules
         if not counts[0].served:
             self._say("The cluster knows no kind of job: no operator is installed.")
         served = [str(count) for count in counts if count.served]
