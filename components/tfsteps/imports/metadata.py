@@ -68,8 +68,8 @@ def read_restart(fields: Fields, *path: str) -> str:
 
 def read_strategy(draft: Draft) -> None:
     """Set the strategy where the roles alone do not say it."""
-    if "ps" in draft.roles and "chief" not in draft.roles:
-        reason = "parameter servers without a chief: a program in TensorFlow 1's graph mode"
+    if "ps" in draft.roles and (missing := {"chief", "worker"} - set(draft.roles)):
+        reason = f"parameter servers without a {missing.pop()}: a program in TensorFlow 1's graph mode"
         draft.decide(("strategy",), "between_graph", reason)
 
 

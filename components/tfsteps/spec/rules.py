@@ -30,8 +30,9 @@ def roles(job: TrainingJob) -> Iterator[Problem]:
         if role and role.replicas > 1:
             path = ("roles", name, "replicas")
             yield problem(path, f"is more than one: {why}", "Write 1, and add workers instead", role.replicas, "1")
-    if have.ps and have.chief and not have.worker:
-        yield problem(("roles", "ps"), "has no workers to serve", "Add a worker role, or remove ps")
+    if have.ps and have.chief and not have.worker and job.effective_strategy != "between_graph":
+        fix = "Add a worker role, or remove ps, or write `strategy: between_graph` for TensorFlow 1's graph mode"
+        yield problem(("roles", "ps"), "has no workers to serve", fix)
 
 
 def strategy(job: TrainingJob) -> Iterator[Problem]:

@@ -262,6 +262,7 @@ def test_a_tfjob_of_2017():
     assert (job["output_dir"], job["outputs"], job["tensorboard"]) == ("gs://bucket/logs", {"logs": "."}, {})
     assert job["systems"]["tfjob-v1alpha1"] == {
         "default_ps": True,
+        "tf_config": "operator",
         "tf_image": "tensorflow/tensorflow:1.3.0",
         "tensorboard_service": "LoadBalancer",
     }

@@ -71,11 +71,14 @@ class ClusterBackend:
         return failed_pipelines(self._runs.api, self._runs.namespace, jobs)
 
     def find(self, text: str) -> Run[Job]:
-        """Look among the jobs; if no run is called `text`, also among Workflows that failed without one."""
+        """Look among the jobs; if no run is called `text`, among its operators' names and Workflows without a job."""
         jobs = self.jobs()
         try:
             return run_among(jobs, text, self.where, self._place.options)
         except CommandError:
+            for job in reversed(jobs):
+                if text and text == job.kind.other_name(job.item):
+                    return run_among(jobs, job.status.identity.run, self.where, self._place.options)
             for record in reversed(self.pipelines(jobs)):
                 if text in (record.run, record.workflow, record.pipeline):
                     return Run(record.run, [], record)
@@ -149,6 +152,8 @@ class ClusterBackend:
         pause.set_paused(self._runs, jobs, self._place, paused=paused)
 
     def tensorboard(self, jobs: Sequence[Job], port: int) -> contextlib.AbstractContextManager[str]:
+        if len(jobs) == 1 and (link := jobs[0].kind.tensorboard_link(jobs[0].item)):
+            return tensorboard.opened_link(self._runs.api, link, jobs[0].status.namespace, port)
         return tensorboard.opened(self._runs.api, functools.partial(tensorboard.request_for_jobs, jobs), port)
 
     def tensorboard_at(self, folder: EventFolder, port: int) -> contextlib.AbstractContextManager[str]:

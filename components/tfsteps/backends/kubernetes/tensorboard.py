@@ -33,6 +33,7 @@ from tfsteps.systems.kubernetes.tensorboard.request import (
     request_of,
 )
 from tfsteps.systems.kubernetes.tensorboard.start import proxy_path, start
+from tfsteps.systems.kubernetes.tensorboard_link import TensorBoardLink, address
 from tfsteps.tensorboard.address import HEALTH
 
 _BY_HAND = Identity(run="log-dir", task="tensorboard")
@@ -64,6 +65,33 @@ def opened(api: Api, request_for: Callable[[], TensorBoardRequest], port: int) -
     _await_ready(api, request)
     with _tunnel(api, proxy_path(request.namespace, request.name, request.port), port) as url:
         yield url
+
+
+@contextlib.contextmanager
+def opened_link(api: Api, link: TensorBoardLink, namespace: str, port: int) -> Iterator[str]:
+    """Yield the address of the TensorBoard that a job's operator runs, once there is one.
+
+    Raises:
+        CommandError: It is not ready within the time of a start.
+    """
+    began, hinted = time.monotonic(), False
+    while not (url := address(api, link, namespace)) or (link.path and not _is_served(api, link.path)):
+        waited = time.monotonic() - began
+        reason = link.note or ("its Service does not answer" if link.path else "it has no address that can be read yet")
+        if waited > START_SECONDS:
+            other = (
+                "`tfsteps tensorboard --log-dir FOLDER --claim NAME:PATH` starts another one over the same event files"
+            )
+            raise CommandError(f"the operator's TensorBoard is not ready: {reason}; {other}", ExitCode.PLATFORM)
+        if waited > _HINT_SECONDS and not hinted:
+            say(f"waiting for the operator's TensorBoard: {reason}")
+            hinted = True
+        time.sleep(_POLL_SECONDS)
+    if not link.path:
+        yield url
+        return
+    with _tunnel(api, link.path, port) as forwarded:
+        yield forwarded
 
 
 def request_for_folder(folder: EventFolder, namespace: str) -> TensorBoardRequest:
@@ -135,7 +163,11 @@ def _await_ready(api: Api, request: TensorBoardRequest) -> None:
 
 def _answers(api: Api, request: TensorBoardRequest) -> bool:
     page = "/data/environment" if request.settings.via == KUBEFLOW else HEALTH
-    path = proxy_path(request.namespace, request.name, request.port).rstrip("/") + page
+    return _is_served(api, proxy_path(request.namespace, request.name, request.port).rstrip("/") + page)
+
+
+def _is_served(api: Api, path: str) -> bool:
+    """Tell whether the API server forwards a request for `path` to a server that answers it."""
     try:
         with api.forward("GET", path, None, {}) as response:
             return bool(response.status == 200)

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from tfsteps.platforms.tfjob_v1alpha1.options import TfJobOptions
+from tfsteps.platforms.tfjob_v1alpha1 import layout
+from tfsteps.platforms.tfjob_v1alpha1.options import TfJobOptions, keeps_operators_tf_config
 from tfsteps.spec import Problem, TrainingJob, is_uri
 from tfsteps.systems.kubernetes.render.command_wrapper import unexpanded
 
@@ -12,7 +13,8 @@ _JOB_LIMIT = 6  # restarts of one replica: the default of a Kubernetes Job, whic
 
 def problems(job: TrainingJob, options: TfJobOptions) -> list[Problem]:
     """Return a problem for each value and combination that a TfJob cannot have."""
-    by_shell = unexpanded(job, {"TF_CONFIG", "TFSTEPS_INDEX"})
+    shifted = {"TFSTEPS_INDEX"} if any(part.first for part in layout.parts(job, options.api)) else set()
+    by_shell = unexpanded(job, shifted if keeps_operators_tf_config(job) else {"TF_CONFIG", "TFSTEPS_INDEX"})
     return [*_default_ps(job, options), *_tensorboard(job, options), *_scheduler(options), *by_shell]
 
 
@@ -22,6 +24,27 @@ def warnings(job: TrainingJob, options: TfJobOptions) -> list[str]:
     if options.default_ps and job.volumes:
         sentences.append(
             "`default_ps`: the operator's own program has no access to the job's volumes and saves nothing there."
+        )
+    kept = keeps_operators_tf_config(job)
+    if kept and options.tf_config is None:
+        sentences.append(
+            "TF_CONFIG is the operator's, with a `master`: TensorFlow 2 refuses it, and no role has a `command`."
+        )
+    if options.default_ps and not kept:
+        sentences.append(
+            "`default_ps`: the operator's servers call the chief `master`; a program of TensorFlow 1 needs "
+            "`systems.tfjob-v1alpha1.tf_config: operator`."
+        )
+    bare = [
+        part.role
+        for part in layout.parts(job, options.api)
+        if part.first and not job.resolved_roles()[part.role].command
+    ]
+    if kept and bare:
+        sentences.append(f"TFSTEPS_INDEX is not set in {bare[0]} 1 and higher: that takes a `command`.")
+    if job.resolved_roles()[job.decisive_replica[0]].restart == "on_failure":
+        sentences.append(
+            "`restart: on_failure`: exit codes 1 to 127 of the replica that decides end the job: the operator's choice."
         )
     if any(role.restart == "exit_code" and name != "evaluator" for name, role in job.resolved_roles().items()):
         sentences.append(

@@ -11,6 +11,7 @@ import msgspec
 
 from tfsteps.runs.identity import short_hash
 from tfsteps.spec import RoleName, TrainingJob
+from tfsteps.systems.kubernetes.render.pod_template import is_alone
 
 Api = Literal["tensorflow.org", "kubeflow.org"]
 Type = Literal["MASTER", "WORKER", "PS"]
@@ -64,10 +65,19 @@ def name_limit(job: TrainingJob, api: Api) -> int:
     return min(CUT, _NAME - _SUFFIX - max(map(len, [*tails, "-evaluator"])))
 
 
-def hosts(job: TrainingJob, api: Api, name: str, port: int) -> Mapping[RoleName, list[str]]:
-    """Return `host:port` of each replica in TF_CONFIG's cluster, by role and index."""
-    addresses: dict[RoleName, list[str]] = {}
+def hosts(job: TrainingJob, api: Api, name: str, port: int, *, by_type: bool) -> Mapping[str, list[str]]:
+    """Return `host:port` of each replica in TF_CONFIG's cluster.
+
+    Args:
+        job: The job. Its only replica is at localhost.
+        api: The group of its API.
+        name: The TfJob's name.
+        port: The replicas' port.
+        by_type: Whether the cluster's tasks have the operator's names, such as `master`; else those of the roles.
+    """
+    addresses: dict[str, list[str]] = {}
     for part in parts(job, api):
         stem = f"{name}-{part.type.lower()}-{runtime_id(name)}"
-        addresses.setdefault(part.role, []).extend(f"{stem}-{i}:{port}" for i in range(part.replicas))
+        names = ["localhost"] if is_alone(job) else [f"{stem}-{i}" for i in range(part.replicas)]
+        addresses.setdefault(part.type.lower() if by_type else part.role, []).extend(f"{host}:{port}" for host in names)
     return addresses

@@ -49,10 +49,8 @@ def read_tfjob_v1alpha1(manifest: Fields, source: str, name: str, api: str) -> I
     if restarting(draft):
         draft.decide(("backoff_limit",), NO_LIMIT, f"a TfJob has no limit; each replica restarts {_LIMIT} times")
     draft.deadline(None)
-    if any(not role.get("command") for role_name, role in draft.roles.items() if role_name not in bare):
-        draft.note(
-            "command: a TfJob of tfsteps needs one, to correct TF_CONFIG: write what the image's entrypoint does"
-        )
+    reason = "its program reads the operator's TF_CONFIG, with a `master`; for TensorFlow 2 remove this"
+    draft.decide(("systems", SYSTEM, "tf_config"), "operator", reason)
     return imported(draft, manifest, source, SYSTEM, frozenset(bare))
 
 

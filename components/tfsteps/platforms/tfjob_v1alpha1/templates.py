@@ -8,7 +8,7 @@ import msgspec
 from tfsteps.kube.resource import Resource
 from tfsteps.platforms.tfjob_v1alpha1 import layout
 from tfsteps.platforms.tfjob_v1alpha1.layout import Part
-from tfsteps.platforms.tfjob_v1alpha1.options import TfJobOptions
+from tfsteps.platforms.tfjob_v1alpha1.options import TfJobOptions, keeps_operators_tf_config
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import RoleName, TrainingJob
@@ -32,9 +32,15 @@ class Context(msgspec.Struct, frozen=True):
     options: TfJobOptions
     name: str
 
-    def hosts(self) -> Mapping[RoleName, list[str]]:
+    @property
+    def keeps_tf_config(self) -> bool:
+        """Whether the replicas get TF_CONFIG as the operator writes it."""
+        return keeps_operators_tf_config(self.job)
+
+    def hosts(self) -> Mapping[str, list[str]]:
         """Return TF_CONFIG's cluster."""
-        return layout.hosts(self.job, self.options.api, self.name, self.options.tf_port)
+        api, port = self.options.api, self.options.tf_port
+        return layout.hosts(self.job, api, self.name, port, by_type=self.keeps_tf_config)
 
     def pod(self, name: RoleName, env: list[dict[str, Any]]) -> dict[str, Any]:
         """Return the pod template of a role, with the additional variables `env`."""
@@ -51,21 +57,24 @@ def replica(context: Context, part: Part) -> dict[str, Any]:
     """Return the pod template of the replicas of one type.
 
     The operator appends its own TF_CONFIG to `env`, which calls the decisive task `master`. TensorFlow 2 refuses that
-    name, so a shell sets the correct TF_CONFIG and then runs the program.
+    name, so a shell sets the correct TF_CONFIG and then runs the program. Where the operator's is kept, a shell is
+    needed only for an index that is not the operator's.
     """
     role = context.job.resolved_roles()[part.role]
-    config = tf_config(part.role, context.hosts()).replace("$(TFSTEPS_INDEX)", "INDEX")
     index = {"fieldRef": {"fieldPath": "metadata.labels['task_index']"}}
-    pod = context.pod(
-        part.role, [{"name": "TFSTEPS_TASK_INDEX", "valueFrom": index}, {"name": _CORRECTED, "value": config}]
-    )
+    variables = {"TFSTEPS_INDEX": f"$((TFSTEPS_TASK_INDEX + {part.first}))" if part.first else "$TFSTEPS_TASK_INDEX"}
+    env: list[dict[str, Any]] = [{"name": "TFSTEPS_TASK_INDEX", "valueFrom": index}]
+    if not context.keeps_tf_config:
+        config = tf_config(part.role, context.hosts()).replace("$(TFSTEPS_INDEX)", "INDEX")
+        env.append({"name": _CORRECTED, "value": config})
+        variables["TF_CONFIG"] = f"${{{_CORRECTED}%INDEX*}}$TFSTEPS_INDEX${{{_CORRECTED}#*INDEX}}"
+    elif not part.first:
+        env, variables = [{"name": "TFSTEPS_INDEX", "valueFrom": index}], {}
+    pod = context.pod(part.role, env)
     pod["spec"]["restartPolicy"] = "Never" if role.restart == "never" else "OnFailure"
     container = container_of(pod, CONTAINER)
-    variables = {
-        "TFSTEPS_INDEX": f"$((TFSTEPS_TASK_INDEX + {part.first}))" if part.first else "$TFSTEPS_TASK_INDEX",
-        "TF_CONFIG": f"${{{_CORRECTED}%INDEX*}}$TFSTEPS_INDEX${{{_CORRECTED}#*INDEX}}",
-    }
-    container["command"] = exporting(container["command"], variables)
+    if variables and container.get("command"):
+        container["command"] = exporting(container["command"], variables)
     return pod
 
 

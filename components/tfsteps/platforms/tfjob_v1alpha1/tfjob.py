@@ -6,6 +6,7 @@ Facts and traps: tensorflow/k8s at commit 2b67180 (2017-12-12), and tf-operator 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tfsteps.kube.logs import PODS
 from tfsteps.kube.resource import Resource
 from tfsteps.platforms.tfjob_v1alpha1 import checks, layout, templates
 from tfsteps.platforms.tfjob_v1alpha1.capabilities import CAPABILITIES
@@ -33,6 +34,7 @@ from tfsteps.systems.kubernetes.tensorboard_link import TensorBoardLink
 
 _PAUSED, _EVALUATOR = f"{PREFIX}paused", f"{PREFIX}evaluator"  # annotations of a TfJob
 _ROLES: dict[str, RoleName] = {"MASTER": "chief", "WORKER": "worker", "PS": "ps"}
+_NO_SERVER_PROGRAM = "no such file"  # of grpcServerFilePath, in the operator's reason
 _PROGRAM_OF_THE_OPERATOR: Mapping[str, Any] = {"metadata": {}, "spec": {"containers": []}}
 
 
@@ -55,9 +57,12 @@ class TfJob(BaseJobKind):
     # --- render
 
     def permissions(self, job: TrainingJob) -> list[Permission]:
-        """Return the permissions to end the Kubernetes Jobs of a TfJob, and to create the evaluator's."""
-        ending = [Permission("list", templates.JOBS), Permission("patch", templates.JOBS)]
-        return [*ending, Permission("create", templates.JOBS)] if job.roles.evaluator else ending
+        """Return the permissions to end the Kubernetes Jobs of a TfJob, create the evaluator's, and label pods."""
+        options = options_of(job, self.name, TfJobOptions)
+        needed = [Permission("list", templates.JOBS), Permission("patch", templates.JOBS)]
+        needed += [Permission("create", templates.JOBS)] if job.roles.evaluator else []
+        unlabelled = options.default_ps or options.api == "kubeflow.org"
+        return [*needed, Permission("patch", PODS)] if unlabelled else needed
 
     def problems(self, job: TrainingJob) -> list[Problem]:
         """Return what a TfJob does not support; the operator's own parameter servers need no image."""
@@ -100,7 +105,7 @@ class TfJob(BaseJobKind):
         specs: dict[RoleName, RoleSpec] = {}
         for spec in item["spec"]["replicaSpecs"]:
             template = spec.get("template") or _PROGRAM_OF_THE_OPERATOR
-            labels = template["metadata"].get("labels") or {}
+            labels = (template.get("metadata") or {}).get("labels") or {}
             role = labels.get(ROLE_LABEL, _ROLES[spec["tfReplicaType"]])
             before = specs[role].replicas if role in specs else 0
             specs[role] = RoleSpec(before + spec.get("replicas", 1), template)
@@ -114,14 +119,27 @@ class TfJob(BaseJobKind):
         return f"{templates.OWN}={name}"
 
     def replica(self, meta: Mapping[str, Any], replicas: Sequence[Replica]) -> Replica | None:
-        """Return which replica a pod is: its role is a label of ours, its index the operator's, but for the MASTER."""
+        """Return which replica a pod is, by the operator's labels; only an evaluator's pod has none of them.
+
+        Default parameter servers, and all pods of tf-operator 0.1.0, have no label of ours.
+        """
         labels = meta.get("labels") or {}
         kind, task = labels.get("job_type", ""), labels.get("task_index", "0")
-        role = labels.get(ROLE_LABEL) or {"PS": "ps"}.get(kind, "")  # default parameter servers have no label of ours
+        has_chief = Replica("chief", 0) in replicas
+        by_type = "worker" if kind == "MASTER" and not has_chief else _ROLES.get(kind, "")
+        role = labels.get(ROLE_LABEL) or by_type
         if role not in ROLES or not task.isdigit():
             return None
-        after_master = kind == "WORKER" and self.api == "tensorflow.org" and Replica("chief", 0) not in replicas
+        after_master = kind == "WORKER" and self.api == "tensorflow.org" and not has_chief
         return Replica(role, int(task) + after_master)
+
+    def pod_labels(self, item: Mapping[str, Any], replica: Replica) -> dict[str, str]:
+        """Return the labels of the run for the pods to which the operator does not copy them."""
+        return {**(item["metadata"].get("labels") or {}), ROLE_LABEL: replica.role}
+
+    def other_name(self, item: Mapping[str, Any]) -> str:
+        """Return the RuntimeId, by which the operator's documents find a job's pods."""
+        return str((item.get("spec") or {}).get("RuntimeId") or "")
 
     def tensorboard_link(self, item: Mapping[str, Any]) -> TensorBoardLink | None:
         """Return the TensorBoard of a job; its status does not mention it, but its Service's name is known."""
@@ -176,6 +194,10 @@ class TfJob(BaseJobKind):
         if state == "Succeeded":
             return Verdict(State.SUCCEEDED, state, reason)
         if state == "Failed" or phase == "Failed":
+            if not state and _NO_SERVER_PROGRAM in reason:
+                reason += (
+                    "; `grpcServerFilePath` of the operator's configuration has to name the default parameter server"
+                )
             return Verdict(State.FAILED, "MasterFailed" if state == "Failed" else "SetupFailed", reason)
         if _PAUSED in (item["metadata"].get("annotations") or {}):
             return Verdict(State.SUSPENDED, "Paused", "Paused by tfsteps; `tfsteps resume` continues it.")

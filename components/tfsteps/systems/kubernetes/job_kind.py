@@ -232,6 +232,9 @@ class JobKind(Protocol):
     def pod_labels(self, item: Mapping[str, Any], replica: Replica) -> dict[str, str]:
         """Return the labels that the launcher adds to a replica's pod if the operator does not copy them."""
 
+    def other_name(self, item: Mapping[str, Any]) -> str:
+        """Return a name by which the operator's users know a job, beside that of its object; empty = none."""
+
     def pause(self, item: Mapping[str, Any], *, paused: bool) -> list[ObjectPatch]:
         """Return the patches that stop a job's pods, or start them again; empty = it cannot be paused."""
 
@@ -296,6 +299,10 @@ class BaseJobKind:
     def pod_labels(self, _item: Mapping[str, Any], _replica: Replica) -> dict[str, str]:
         """Return nothing: pods have the labels of their template."""
         return {}
+
+    def other_name(self, _item: Mapping[str, Any]) -> str:
+        """Return nothing."""
+        return ""
 
     def stop_stragglers(self, _item: Mapping[str, Any]) -> list[ObjectPatch]:
         """Return nothing."""

@@ -58,6 +58,7 @@ def test_verdict(found, state, reason):
 def test_what_failed_is_named():
     assert KIND.verdict(item("Running", "Running", failed=["PS", "WORKER"])).message.startswith("PS and WORKER has")
     assert KIND.verdict(item("Failed", "", "invalid job spec")).message == "invalid job spec"
+    assert "grpcServerFilePath" in KIND.verdict(item("Failed", "", "open : no such file or directory")).message
 
 
 # --- render
@@ -137,6 +138,49 @@ def test_tf_config_is_what_tensorflow_2_wants():
     assert told(made, "MASTER", 0)[1]["task"] == {"type": "chief", "index": 0}
 
 
+def test_a_single_replica_is_at_localhost():
+    assert told(rendered(CHIEF), "MASTER", 0)[1]["cluster"] == {"chief": ["localhost:2222"]}
+
+
+def test_the_operators_tf_config_needs_neither_a_shell_nor_a_command():
+    made = whole(CHIEF | WORKERS | {"evaluator": {}}, args=["--steps=1"], **v1alpha1(tf_config="operator"))
+    for part in made.manifest["spec"]["replicaSpecs"]:
+        (container,) = part["template"]["spec"]["containers"]
+        assert (container["command"], container["args"]) == (["python", "t.py"], ["--steps=1"])
+        assert "TFSTEPS_TF_CONFIG" not in {variable["name"] for variable in container["env"]}
+        (index,) = [variable for variable in container["env"] if variable["name"] == "TFSTEPS_INDEX"]
+        assert index["valueFrom"] == {"fieldRef": {"fieldPath": "metadata.labels['task_index']"}}
+    env = made.dependents[0]["spec"]["template"]["spec"]["containers"][0]["env"]
+    (config,) = [
+        json.loads(variable["value"].replace("$(TFSTEPS_INDEX)", "0"))
+        for variable in env
+        if variable["name"] == "TF_CONFIG"
+    ]
+    assert set(config["cluster"]) == {"master", "worker"}
+    bare = rendered(CHIEF | WORKERS | PS, command=[], **v1alpha1(default_ps=True))
+    assert all("command" not in part["template"]["spec"]["containers"][0] for part in bare["spec"]["replicaSpecs"][:2])
+
+
+def test_the_operators_tf_config_leaves_the_index_of_later_workers_to_a_shell():
+    made = rendered(WORKERS, **v1alpha1(tf_config="operator"))
+    (container,) = made["spec"]["replicaSpecs"][1]["template"]["spec"]["containers"]
+    env = {"TFSTEPS_TASK_INDEX": "0", "TF_CONFIG": "the operator's", "PATH": "/usr/bin:/bin"}
+    command = [*container["command"][:-2], "sh", "-c", 'echo "$TFSTEPS_INDEX $TF_CONFIG"']
+    ran = subprocess.run(command, env=env, capture_output=True, check=True, text=True)
+    assert ran.stdout == "1 the operator's\n"
+
+
+def test_pods_get_the_labels_that_the_operator_does_not_copy():
+    made = rendered(CHIEF | WORKERS | PS, **v1alpha1(default_ps=True))
+    labels = KIND.pod_labels(made, Replica("ps", 1))
+    assert labels["tfsteps.dev/run-id"] == "r"
+    assert labels["tfsteps.dev/role"] == "ps"
+    for options in ({"default_ps": True}, {"api": "kubeflow.org"}):
+        needed = KIND.permissions(job(CHIEF | WORKERS | PS, **v1alpha1(**options)))
+        assert "patch pods" in {f"{permission.verb} {permission.plural}" for permission in needed}
+    assert KIND.other_name(made) == made["spec"]["RuntimeId"]
+
+
 def test_without_a_chief_the_master_is_worker_0_and_the_others_count_on():
     made = rendered({"worker": {"replicas": 3}}, **v1alpha1(tf_port=4444))
     stem = f"{made['metadata']['name']}-{{}}-{made['spec']['RuntimeId']}-{{}}:4444"
@@ -157,7 +201,10 @@ def test_without_a_chief_the_master_is_worker_0_and_the_others_count_on():
         (LATER, ("WORKER", "0", "worker"), WORKERS, Replica("worker", 0)),
         (KIND, ("PS", "1", None), CHIEF | PS, Replica("ps", 1)),  # the operator's own program
         (KIND, (None, None, "evaluator"), CHIEF | {"evaluator": {}}, Replica("evaluator", 0)),
-        (KIND, ("MASTER", "0", None), CHIEF, None),
+        (LATER, ("MASTER", "0", None), CHIEF, Replica("chief", 0)),  # its operator copies no labels
+        (LATER, ("WORKER", "1", None), WORKERS, Replica("worker", 1)),
+        (KIND, ("MASTER", "0", None), WORKERS, Replica("worker", 0)),
+        (KIND, ("OTHER", "0", None), CHIEF, None),
         (KIND, ("WORKER", "x", "worker"), CHIEF, None),
     ],
 )
@@ -210,7 +257,9 @@ def test_a_tensorboard_sees_the_volumes_of_the_job():
     assert KIND.tensorboard_link(rendered(CHIEF)) is None
 
 
-@pytest.mark.parametrize(("restart", "policy"), [("never", "Never"), ("exit_code", "OnFailure")])
+@pytest.mark.parametrize(
+    ("restart", "policy"), [("never", "Never"), ("exit_code", "OnFailure"), ("on_failure", "OnFailure")]
+)
 def test_restart_policies_of_a_job(restart, policy):
     (master,) = rendered(CHIEF, restart=restart)["spec"]["replicaSpecs"]
     assert master["template"]["spec"]["restartPolicy"] == policy
@@ -261,8 +310,15 @@ def test_the_end(ended, master):
 BOARD = {"tensorboard": {}}
 REFUSED = {
     "no command: TF_CONFIG could not be corrected": ({"command": []}, "roles.chief.command"),
-    "on_failure for the master": ({"restart": "on_failure"}, "restart"),
-    "on_failure for the master's role": ({"roles": {"chief": {"restart": "on_failure"}}}, "roles.chief.restart"),
+    "no command, and TF_CONFIG of tfsteps": (
+        {
+            "roles": CHIEF | PS,
+            "strategy": "between_graph",
+            "command": [],
+            **v1alpha1(default_ps=True, tf_config="tfsteps"),
+        },
+        "roles.chief.command",
+    ),
     "always": ({"restart": "always"}, "restart"),
     "a role's own limit": (
         {"restart": "exit_code", "roles": {"chief": {"backoff_limit": 2}}},
@@ -295,9 +351,20 @@ def test_what_is_refused(fields, path):
         ({"restart": "exit_code"}, "only for the decisive replica"),
         ({"backoff_limit": 9, "roles": {**CHIEF, "worker": {"restart": "on_failure"}}}, "6 times"),
         (
-            {"roles": CHIEF | WORKERS | PS, "volumes": [{"pvc": "a", "mount": "/a"}], **v1alpha1(default_ps=True)},
+            {
+                "roles": CHIEF | WORKERS | PS,
+                "volumes": [{"pvc": "a", "mount": "/a"}],
+                **v1alpha1(default_ps=True, tf_config="operator"),
+            },
             "no access to the job's volumes",
         ),
+        (
+            {"roles": CHIEF | WORKERS | PS, **v1alpha1(default_ps=True)},
+            "needs `systems.tfjob-v1alpha1.tf_config: operator`",
+        ),
+        ({"roles": CHIEF | WORKERS | PS, "command": [], **v1alpha1(default_ps=True)}, "TF_CONFIG is the operator's"),
+        ({"roles": WORKERS, "command": [], **v1alpha1(tf_config="operator")}, "TFSTEPS_INDEX is not set in worker 1"),
+        ({"restart": "on_failure"}, "end the job: the operator's choice"),
         ({"tensorboard": {"idle": "1h"}, "output_dir": "gs://bucket/{run_id}"}, "idle` has no effect"),
     ],
 )

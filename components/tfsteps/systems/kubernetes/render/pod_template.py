@@ -121,7 +121,7 @@ def restart_policy(role: ResolvedRole) -> str:
     return _RESTART[role.restart]
 
 
-def tf_config(name: RoleName, hosts: Mapping[RoleName, Sequence[str]]) -> str:
+def tf_config(name: RoleName, hosts: Mapping[Any, Sequence[str]]) -> str:
     """Return TF_CONFIG for the replicas of role `name` as JSON text; Kubernetes inserts the index.
 
     The variable TFSTEPS_INDEX must precede it in `env`. The evaluator is a task, but not in the cluster: the parameter
@@ -129,7 +129,7 @@ def tf_config(name: RoleName, hosts: Mapping[RoleName, Sequence[str]]) -> str:
 
     Args:
         name: The role.
-        hosts: `host:port` of each replica of each role, the evaluator's left out.
+        hosts: `host:port` of each replica of each role, the evaluator's left out; by the names of tasks.
     """
     config = {"cluster": hosts, "task": {"type": name, "index": "INDEX"}, "environment": "cloud"}
     return json.dumps(config).replace('"INDEX"', "$(TFSTEPS_INDEX)")
