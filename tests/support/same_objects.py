@@ -230,7 +230,7 @@ def _t9k(manifest):
     if scheduler:
         scheduler.setdefault("priority", 0)
     board = body.get("tensorboardSpec", {})
-    for claim in board.pop("logDir", {}).get("pvc", []):
+    for claim in board.get("logDir", {}).pop("pvc", []):
         folders = claim.get("subPath") or [""]
         board.setdefault("trainingLogFilesets", []).extend(f"t9k://pvc/{claim['name']}/{path}" for path in folders)
     mode = body.get("runMode", {})

@@ -181,13 +181,19 @@ def _t9k_role(kind):
     )
 
 
+def _type(spec):
+    return spec["type"]
+
+
 def _t9k_mode(kinds):
     of_role = st.sampled_from([kind.lower() for kind in kinds])
     programs = {"command": st.just(["sleep", "1"]), "skipInitContainer": st.just(True)}
-    each = {"type": of_role, "skipInitContainer": st.just(True)}
+    each = {"type": of_role, "skipInitContainer": st.booleans()}
     held = st.fixed_dictionaries(each, optional={"command": programs["command"]})
     resumed = st.fixed_dictionaries(each, optional={"command": programs["command"], "args": st.just(["x"])})
-    debug = st.fixed_dictionaries({"enabled": st.just(True)}, optional={"replicaSpecs": st.lists(held, max_size=1)})
+    debug = st.fixed_dictionaries(
+        {"enabled": st.just(True)}, optional={"replicaSpecs": st.lists(held, max_size=3, unique_by=_type)}
+    )
     pause = (
         st.fixed_dictionaries({"enabled": st.booleans()})
         if len(kinds) > 1
@@ -213,7 +219,13 @@ t9k_jobs = st.sampled_from([("Worker",), ("Chief", "Worker"), ("Chief", "Worker"
                     "scheduler": st.fixed_dictionaries({"t9kScheduler": _queued}),
                     "tensorboardSpec": st.fixed_dictionaries(
                         {"image": st.just("t9k/tensorflow:1"), "trainingLogFilesets": st.just(["t9k://pvc/data/log"])},
-                        optional={"resources": st.just({"limits": {"cpu": 1}})},
+                        optional={
+                            "resources": st.just({"limits": {"cpu": 1}}),
+                            "logDir": optional(
+                                s3=st.just({"secretRef": {"name": "keys"}, "uri": ["s3://a/b"]}),
+                                http=st.just({"url": ["http://files/logs"]}),
+                            ),
+                        },
                     ),
                     "runMode": _t9k_mode(kinds),
                 },

@@ -205,7 +205,7 @@ spec:
     template: {spec: {containers: [{name: tensorflow, image: a, command: [b]}]}}
   runPolicy: {cleanUpPolicy: All, backoffLimit: 5}
   scheduler: {t9kScheduler: {queue: default, priority: 50}}
-  tensorboardSpec: {image: board, logDir: {pvc: [{name: data, subPath: [logs]}], s3: {uri: ["s3://a/b"]}}}
+  tensorboardSpec: {image: board, logDir: {pvc: [{name: data, subPath: [logs]}], s3: {uri: ["s3://a/b"]}, http: {url: ["http://c"]}}}
   runMode:
     debug: {enabled: true, replicaSpecs: [{type: worker, skipInitContainer: true, command: [/usr/bin/sshd]}]}
 """
@@ -228,13 +228,15 @@ def test_a_training_job_of_t9k():
             "t9k": {
                 "clean_up": "all",
                 "tensorboard_file_sets": ["t9k://pvc/data/logs"],
+                "tensorboard_s3": {"uris": ["s3://a/b"]},
+                "tensorboard_urls": ["http://c"],
                 "debug": True,
                 "debug_commands": {"worker": ["/usr/bin/sshd"]},
                 "debug_skip_init_containers": True,
             }
         },
     }
-    assert "spec.tensorboardSpec.logDir.s3.uri = a list: a job file has no field for it" in job.notes
+    assert not any("logDir" in note for note in job.notes)
 
 
 V1ALPHA1 = """

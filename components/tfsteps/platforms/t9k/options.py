@@ -17,6 +17,26 @@ _FileSet = Annotated[
         examples=["t9k://pvc/data/logs"],
     ),
 ]
+_Address = Annotated[
+    str,
+    Meta(pattern=r"^https?://[^\s]+$", description="an http:// or https:// address", examples=["http://files/logs"]),
+]
+_Bucket = Annotated[
+    str, Meta(pattern=r"^s3://[^/\s]+(/[^\s]*)?$", description="s3://<bucket>/<path>", examples=["s3://runs/logs"])
+]
+Skips = bool | dict[RoleName, bool]
+
+
+class S3Logs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Event files in object storage, for T9k's TensorBoard.
+
+    Attributes:
+        secret: Secret with the access keys, labelled `tensorstack.dev/resource: s3`. Empty = none is named.
+        uris: The folders; empty = the event files of the job, whose `output_dir` is an s3:// address.
+    """
+
+    secret: Filled | None = None
+    uris: tuple[_Bucket, ...] = ()
 
 
 class T9kOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -26,14 +46,18 @@ class T9kOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         debug: Hold the replicas: each runs a command that does nothing in place of its own, for a shell in its pod.
         debug_commands: What the held replicas of a role run; a role that is not named here runs T9k's `sleep inf`. With
             any role named, only the named ones are held; an empty list = T9k's own.
-        debug_skip_init_containers: Leave out the init containers of held replicas.
+        debug_skip_init_containers: Leave out the init containers of held replicas: true, or a mapping from roles to
+            true or false; a role that is not in it keeps them.
         suspend: Create the job paused; `tfsteps resume` starts it.
         resume_commands: Commands of a role after a pause, in place of its own; fixed once the job is created.
         resume_args: Arguments of a role after a pause, in place of its own; fixed once the job is created.
-        resume_skip_init_containers: Leave out the init containers after a pause.
+        resume_skip_init_containers: Leave out the init containers after a pause: the same forms.
         clean_up: Pods that T9k deletes when the job has ended: those that still run, all, or none. Finished pods count
             against a project's quota, and their logs are gone with them.
-        tensorboard_file_sets: Where T9k's TensorBoard reads. Empty = the event files, on the claim that they are on.
+        tensorboard_file_sets: Where T9k's TensorBoard reads. With no location here and in the next two, it reads the
+            event files, on the claim that they are on.
+        tensorboard_s3: Where it reads in object storage, and with which Secret.
+        tensorboard_urls: Addresses of event files that it reads by HTTP.
         tensorboard_queue: Queue of the TensorBoard's pod; empty = the default scheduler.
         tensorboard_resources: What the TensorBoard needs, as a container's `resources` in Kubernetes.
         gpu_label: Node label whose value is the model of the node's GPUs; `gpu_type` is looked for there.
@@ -41,13 +65,15 @@ class T9kOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     debug: bool = False
     debug_commands: dict[RoleName, _Words] = {}
-    debug_skip_init_containers: bool = False
+    debug_skip_init_containers: Skips = False
     suspend: bool = False
     resume_commands: dict[RoleName, _Words] = {}
     resume_args: dict[RoleName, _Words] = {}
-    resume_skip_init_containers: bool = False
+    resume_skip_init_containers: Skips = False
     clean_up: Literal["unfinished", "all", "none"] = "unfinished"
     tensorboard_file_sets: tuple[_FileSet, ...] = ()
+    tensorboard_s3: S3Logs | None = None
+    tensorboard_urls: tuple[_Address, ...] = ()
     tensorboard_queue: Filled | None = None
     tensorboard_resources: dict[str, Any] = {}
     gpu_label: str = "nvidia.com/gpu.product"

@@ -66,11 +66,18 @@ def _read_tensorboard(draft: Draft, board: Fields) -> None:
     for claim in board.each("logDir", "pvc"):
         name, folders = claim.take(str, "name") or "", claim.take(list, "subPath") or [""]
         sets += [f"t9k://pvc/{name}/{str(folder).lstrip('/')}" for folder in folders]
+    bucket = board.inside("logDir", "s3")
+    s3 = {"secret": bucket.take(str, "secretRef", "name"), "uris": bucket.take(list, "uri")}
+    urls = board.take(list, "logDir", "http", "url")
     queue = board.take(str, "scheduler", "t9kScheduler", "queue")
     resources = board.take(dict, "resources")
-    if image or sets:
+    if image or sets or s3["uris"] or urls:
         draft.fields["tensorboard"] = {"image": image} if image else {}
         draft.option(SYSTEM, "tensorboard_file_sets", sets)
+        draft.option(
+            SYSTEM, "tensorboard_s3", {key: value for key, value in s3.items() if value} if s3["uris"] else None
+        )
+        draft.option(SYSTEM, "tensorboard_urls", urls)
         draft.option(SYSTEM, "tensorboard_queue", queue)
         draft.option(SYSTEM, "tensorboard_resources", resources)
 
@@ -80,11 +87,11 @@ def _read_debug(draft: Draft, debug: Fields) -> None:
         return  # what the mode would do is noted as left
     draft.option(SYSTEM, "debug", value=True)
     commands: dict[str, Any] = {}
-    skips = set()
+    skips = {}
     for spec in debug.each("replicaSpecs"):
         role = _role(spec)
         commands[role] = spec.take(list, "command") or []
-        skips.add(bool(spec.take(bool, "skipInitContainer")))
+        skips[role] = bool(spec.take(bool, "skipInitContainer"))
     draft.option(SYSTEM, "debug_commands", commands)
     _read_skips(draft, "debug_skip_init_containers", skips)
 
@@ -92,22 +99,21 @@ def _read_debug(draft: Draft, debug: Fields) -> None:
 def _read_pause(draft: Draft, pause: Fields) -> None:
     draft.option(SYSTEM, "suspend", pause.take(bool, "enabled"))
     programs: dict[str, dict[str, Any]] = {"command": {}, "args": {}}
-    skips = set()
+    skips = {}
     for spec in pause.each("resumeSpecs"):
         role = _role(spec)
         for field, by_role in programs.items():
             if (words := spec.take(list, field)) is not None:
                 by_role[role] = words
-        skips.add(bool(spec.take(bool, "skipInitContainer")))
+        skips[role] = bool(spec.take(bool, "skipInitContainer"))
     draft.option(SYSTEM, "resume_commands", programs["command"])
     draft.option(SYSTEM, "resume_args", programs["args"])
     _read_skips(draft, "resume_skip_init_containers", skips)
 
 
-def _read_skips(draft: Draft, option: str, skips: set[bool]) -> None:
-    """Set whether init containers are left out; a job file says it for all roles together."""
-    if len(skips) > 1:
-        reason = "skipInitContainer differs between roles: here none is left out"
-        draft.note(f"systems.t9k.{option}: {reason}")
-    else:
-        draft.option(SYSTEM, option, skips == {True})
+def _read_skips(draft: Draft, option: str, skips: dict[RoleName, bool]) -> None:
+    """Set whose init containers are left out."""
+    if all(skips.get(role) for role in draft.roles):
+        draft.option(SYSTEM, option, value=True)
+    elif any(skips.values()):
+        draft.option(SYSTEM, option, {role: True for role, skip in skips.items() if skip})

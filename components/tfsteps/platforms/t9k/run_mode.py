@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from tfsteps.platforms.t9k.options import T9kOptions
+from tfsteps.platforms.t9k.options import Skips, T9kOptions
 from tfsteps.runs.events import State
 from tfsteps.runs.identity import PREFIX
 from tfsteps.spec import Problem, Role, RoleName, TrainingJob
@@ -25,6 +25,8 @@ def problems(job: TrainingJob, options: T9kOptions) -> list[Problem]:
         "debug_commands": options.debug_commands,
         "resume_commands": options.resume_commands,
         "resume_args": options.resume_args,
+        "debug_skip_init_containers": options.debug_skip_init_containers,
+        "resume_skip_init_containers": options.resume_skip_init_containers,
     }
     return [
         Problem(
@@ -34,7 +36,7 @@ def problems(job: TrainingJob, options: T9kOptions) -> list[Problem]:
             fix="Remove it, or add the role",
         )
         for option, roles in named.items()
-        for role in roles
+        for role in (roles if isinstance(roles, Mapping) else ())
         if role not in have
     ]
 
@@ -61,10 +63,10 @@ def run_mode(job: TrainingJob, options: T9kOptions, programs: Mapping[RoleName, 
 
 def _debugged(job: TrainingJob, options: T9kOptions) -> dict[str, Any]:
     """Return `debug.replicaSpecs`; without them the controller holds all replicas, after their init containers."""
-    skip = options.debug_skip_init_containers
-    held = options.debug_commands or {name: () for name, _ in job.roles.items() if skip}
+    skips = options.debug_skip_init_containers
+    held = options.debug_commands or {name: () for name, _ in job.roles.items() if skips}
     specs = [
-        {"type": role, "skipInitContainer": skip, **({"command": list(command)} if command else {})}
+        {"type": role, "skipInitContainer": _skips(skips, role), **({"command": list(command)} if command else {})}
         for role, command in held.items()
     ]
     return {"replicaSpecs": specs} if specs else {}
@@ -83,7 +85,8 @@ def _resume_specs(
     for name, role in job.roles.items():
         command, args = options.resume_commands.get(name), options.resume_args.get(name)
         program = programs[name] if several and programs[name].get("command") else {}
-        spec: dict[str, Any] = {"type": name, "skipInitContainer": options.resume_skip_init_containers}
+        skip = _skips(options.resume_skip_init_containers, name)
+        spec: dict[str, Any] = {"type": name, "skipInitContainer": skip}
         if command:
             spec["command"] = corrected_command(job, role, list(command))
         elif program:
@@ -92,9 +95,13 @@ def _resume_specs(
             spec["args"] = list(args)
         elif program:
             spec["args"] = list(program.get("args") or [])
-        if len(spec) > 2 or options.resume_skip_init_containers:
+        if len(spec) > 2 or skip:
             specs.append(spec)
     return specs
+
+
+def _skips(skips: Skips, role: RoleName) -> bool:
+    return skips.get(role, False) if isinstance(skips, dict) else skips
 
 
 def corrected_command(job: TrainingJob, role: Role, command: list[str]) -> list[str]:

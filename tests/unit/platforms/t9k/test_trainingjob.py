@@ -183,6 +183,10 @@ def test_a_queue_and_its_priority():
                 }
             },
         ),
+        (
+            {"debug": True, "debug_skip_init_containers": {"worker": True}},
+            {"debug": {"enabled": True, "replicaSpecs": [{"type": "worker", "skipInitContainer": True}]}},
+        ),
         ({"suspend": True}, {"pause": {"enabled": True}}),
         (
             {"resume_args": {"worker": ["--resume"]}},
@@ -197,6 +201,21 @@ def test_a_queue_and_its_priority():
 )
 def test_run_modes(options, mode):
     assert rendered(**t9k(**options))["spec"].get("runMode") == mode
+
+
+def test_init_containers_are_left_out_by_role():
+    options = {
+        "debug": True,
+        "debug_commands": {"worker": ["sshd"], "ps": []},
+        "debug_skip_init_containers": {"worker": True},
+    }
+    mode = rendered(roles=ROLES, **t9k(**options, resume_skip_init_containers={"ps": True}))["spec"]["runMode"]
+    assert mode["debug"]["replicaSpecs"] == [
+        {"type": "worker", "skipInitContainer": True, "command": ["sshd"]},
+        {"type": "ps", "skipInitContainer": False},
+    ]
+    resumed = {spec["type"]: spec["skipInitContainer"] for spec in mode["pause"]["resumeSpecs"]}
+    assert resumed == {"chief": False, "worker": False, "ps": True}
 
 
 ROLES = {
@@ -283,11 +302,31 @@ def test_a_gang_in_a_queue_is_the_platforms_own_and_else_a_pod_group_of_ours():
                 "scheduler": {"t9kScheduler": {"queue": "cpu"}},
             },
         ),
+        (
+            t9k(tensorboard_s3={"secret": "keys", "uris": ["s3://a/b"]}, tensorboard_urls=["http://files/logs"]),
+            {
+                "logDir": {
+                    "s3": {"secretRef": {"name": "keys"}, "uri": ["s3://a/b"]},
+                    "http": {"url": ["http://files/logs"]},
+                }
+            },
+        ),
     ],
 )
 def test_a_tensorboard(fields, board):
     assert KIND.problems(job(tensorboard={}, **fields)) == []
     assert rendered(tensorboard={}, **fields)["spec"]["tensorboardSpec"] == {"image": "acme/mnist:1", **board}
+
+
+def test_a_tensorboard_reads_the_jobs_bucket_with_a_secret():
+    fields = {"output_dir": "s3://runs/{run_id}", **t9k(tensorboard_s3={"secret": "keys"})}
+    described = job(tensorboard={}, **fields)
+    assert KIND.problems(described) == []
+    places = OutputPaths(output="s3://runs/r", model="s3://runs/r/model", logs="s3://runs/r/logs", base_dir=None)
+    made = KIND.render(described, Identity(run="r", task="t"), places, "ns").manifest
+    assert made["spec"]["tensorboardSpec"]["logDir"] == {
+        "s3": {"secretRef": {"name": "keys"}, "uri": [places.tensorboard(described)]}
+    }
 
 
 @pytest.mark.parametrize("index", [0, 3, 12])
@@ -323,11 +362,16 @@ REFUSED = {
         {"tensorboard": {}, "volumes": [CLAIM], "output_dir": "/elsewhere"},
         "tensorboard",
     ),
+    "a TensorBoard of a bucket without a Secret": ({"tensorboard": {}, "output_dir": "s3://b/{run_id}"}, "tensorboard"),
     "an evaluator beside ps, and an entrypoint that is not known": (
         {"command": [], "roles": {**{name: {"command": ["a"]} for name in ROLES}, "evaluator": {}}},
         "roles.evaluator.command",
     ),
     "no image": ({"image": None}, "roles.worker.image"),
+    "init containers of a role that is not there": (
+        t9k(debug_skip_init_containers={"ps": True}),
+        "systems.t9k.debug_skip_init_containers.ps",
+    ),
     "debug for a role that is not there": (t9k(debug_commands={"ps": []}), "systems.t9k.debug_commands.ps"),
 }
 
