@@ -155,6 +155,18 @@ class Server:
             return 401, NO_TASK
         return 200, {"success": 1, "msg": self.platform.stop(task, "suspend")}
 
+    def _operating_task_priority_update(self, query, _body):
+        task = self._found(query)
+        if task.queue_status == "finished":
+            return 200, refusal("不能更新已经结束任务的优先级")
+        task.schema = {**task.schema, "priority": int(query["priority"])}
+        return 200, {"success": 1, "msg": "成功修改", "timestamp": time.time()}
+
+    def _operating_task_group_update(self, query, _body):
+        task = self._found(query)
+        task.schema = {**task.schema, "resource": {**task.schema["resource"], "group": query["group"]}}
+        return 200, {"success": 1, "data": {"chain_id": task.chain_id}}
+
     def _operating_task_resume(self, query, _body):
         if not (task := self._found(query)):
             return 401, NO_TASK

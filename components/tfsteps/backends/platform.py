@@ -223,6 +223,14 @@ class PlatformBackend(abc.ABC, Generic[JobT]):
     def set_paused(self, jobs: Sequence[JobT], selection: Selection, *, paused: bool) -> None:
         pause_run(jobs[0].status.identity.run, {self.name}, selection.task, paused=paused)
 
+    def requeue(self, jobs: Sequence[JobT]) -> None:  # noqa: ARG002
+        """Have the platform interrupt jobs and queue them again. CommandError if it cannot."""
+        raise CommandError(f"{self.title} cannot interrupt a job and queue it again; `tfsteps pause` stops it")
+
+    def change(self, jobs: Sequence[JobT], priority: str, queue: str) -> None:  # noqa: ARG002
+        """Change priority and queue of jobs; empty = leave it. CommandError if the platform cannot."""
+        raise CommandError(f"{self.title} cannot change a job that exists; stop it, and run it with other settings")
+
     def tensorboard(self, jobs: Sequence[JobT], port: int) -> contextlib.AbstractContextManager[str]:
         return local_tensorboard.opened([job.status for job in jobs], port)
 

@@ -56,6 +56,16 @@ _GROUPS: dict[str, dict[str, _Command]] = {
             "Start the replicas of a job again that is paused, or was created suspended.",
             ("tfsteps resume mnist --on kubernetes",),
         ),
+        "requeue": _Command(
+            "requeue",
+            "Interrupt a run of a platform: it gives its nodes back, and waits in the queue again.",
+            ("tfsteps requeue mnist --on hai",),
+        ),
+        "change": _Command(
+            "requeue",
+            "Change the priority or the queue of a run of a platform that has not ended.",
+            ("tfsteps change mnist --priority HIGH --on hai", "tfsteps change mnist --queue a100 --on hai"),
+        ),
     },
     "Look at runs": {
         "runs": _Command(

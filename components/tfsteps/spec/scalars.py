@@ -127,9 +127,9 @@ def flag(value: Any, _info: mi.BoolType, _meta: Mapping[str, Any], _written: str
     return value
 
 
-def choice(value: Any, info: mi.LiteralType, _meta: Mapping[str, Any], _written: str | None) -> str:
-    """Read one of a fixed set of words."""
-    if isinstance(value, str) and value in info.values:
+def choice(value: Any, info: mi.LiteralType, _meta: Mapping[str, Any], _written: str | None) -> str | int:
+    """Read one of a fixed set of words, and of numbers."""
+    if type(value) in (str, int) and value in info.values:
         return value
     words = [str(word) for word in info.values]
     guess = nearest(str(value), words) if isinstance(value, str) else None

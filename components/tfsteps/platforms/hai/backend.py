@@ -12,6 +12,7 @@ from tfsteps.backends.errors import CommandError
 from tfsteps.backends.pipeline_link import pipeline_links
 from tfsteps.backends.place import PATIENCE_SECONDS
 from tfsteps.backends.platform import PlatformBackend
+from tfsteps.console.outputs import verdict
 from tfsteps.kube.credentials import AccessError
 from tfsteps.kube.errors import ApiError
 from tfsteps.launcher.exit_codes import ExitCode
@@ -19,7 +20,7 @@ from tfsteps.platforms.hai import access, schema
 from tfsteps.platforms.hai.client import Client
 from tfsteps.platforms.hai.messages import newest
 from tfsteps.platforms.hai.runs import HaiRun, HaiRuns, stop_task
-from tfsteps.runs.events import Event
+from tfsteps.runs.events import Event, State
 from tfsteps.runs.graph import Node, NodeKind, Surroundings
 
 
@@ -55,6 +56,44 @@ class HaiBackend(PlatformBackend[HaiRun]):
 
     def request_stop(self, job: HaiRun) -> None:
         stop_task(self.runs.client, job.task)
+
+    def requeue(self, jobs: Sequence[HaiRun]) -> None:
+        """Have HAI interrupt the tasks: their nodes are free, and they wait in the queue at their old place."""
+        running = [job for job in jobs if not job.status.state.terminal and job.status.state is not State.SUSPENDED]
+        for job in jobs:
+            if job not in running:
+                print(f"already ended, or paused: {verdict(job.status)}")
+            elif job.task["queue_status"] != "scheduled":
+                print(f"{job.status.job}: waits in the queue already")
+            else:
+                self.runs.client.suspend(job.chain)
+                print(f"{job.status.job}: HAI interrupts it within about 10 s, and queues it again")
+
+    def change(self, jobs: Sequence[HaiRun], priority: str, queue: str) -> None:
+        """Change level and group of the tasks that have not ended."""
+        level = schema.named_level(priority) if priority else None
+        if priority and level is None:
+            allowed = f"0 to 100, or {', '.join(schema.LEVELS)}"
+            raise CommandError(f"--priority {priority} is no priority; expected {allowed}")
+        if queue:
+            self._check_group(queue)
+        for job in jobs:
+            if job.status.state.terminal:
+                raise CommandError(f"{job.status.job} has ended: {verdict(job.status)}; `tfsteps rerun` runs it again")
+        for job in jobs:
+            if level is not None:
+                self.runs.client.set_priority(job.chain, level)
+            if queue:
+                self.runs.client.set_group(job.chain, queue)
+            words = [f"priority {schema.level_name(level)} ({level})"] if level is not None else []
+            print(f"{job.status.job}: {', '.join([*words, *([f'group {queue}'] if queue else [])])}")
+
+    def _check_group(self, group: str) -> None:
+        """Refuse a group that is not certainly the user's: with AUTO it would stop HAI's scheduler for every user."""
+        known = self.runs.client.retry(self.runs.client.groups)
+        if group.partition("#")[0] not in known:
+            listed = ", ".join(sorted(known)) or "none"
+            raise CommandError(f"--queue {group} is no group of nodes of which you have a quota; yours: {listed}")
 
     def past_events(self, job: HaiRun) -> list[Event]:
         return self.runs.look(job)

@@ -25,7 +25,8 @@ CAPABILITIES: Mapping[str, Capability] = {
     "entrypoint": refused("HAI does not run an image's entrypoint", "Add `command: [python, train.py]`"),
     "code": refused(
         "HAI runs programs of its shared file system",
-        "Remove it, upload the folder to the workspace (`hai-up`), and name the program's path there in `command`",
+        "Remove it, and name a git repository in `systems.hai.git_remote_repo`, or push the folder by "
+        "`haiworkspace push` and name it in `working_dir`",
     ),
     "role_templates": refused(
         "a task has one image",
@@ -60,7 +61,7 @@ CAPABILITIES: Mapping[str, Capability] = {
     "personal": refused("HAI mounts the user's own folders", "Remove the volume"),
     "gpu_type": refused("HAI chooses nodes by group", "Write the group of nodes with such GPUs in `queue`"),
     "queue": native("the group of nodes"),
-    "priority": native("seven levels; none = AUTO"),
+    "priority": native("seven levels; none = AUTO; `systems.hai.priority` takes HAI's names and numbers"),
     "gang": native("all nodes of a task are granted together"),
     "deadlines": done("by the launcher; `total` is the task's timeout, too"),
     "keep_for": _NOTHING_LEFT,

@@ -190,6 +190,14 @@ class Client(HttpClient):
         """Pre-empt a running task; it goes straight back to the queue."""
         self._post("/operating/task/suspend", {"chain_id": chain_id})
 
+    def set_priority(self, chain_id: str, level: int) -> None:
+        """Change the level of a chain that has not ended; HAI accepts this once in ten seconds."""
+        self._post_once("/operating/task/priority/update", {"chain_id": chain_id, "priority": str(level)})
+
+    def set_group(self, chain_id: str, group: str) -> None:
+        """Change the group of nodes of a chain; one that runs moves when it is queued again."""
+        self._post("/operating/task/group/update", {"chain_id": chain_id, "group": group})
+
     def tag(self, chain_id: str, tag: str, *, on: bool) -> None:
         """Add a tag to a chain, or remove it."""
         path = "/operating/task/tag" if on else "/operating/task/untag"

@@ -11,6 +11,28 @@ Port = Annotated[int, Meta(ge=1, le=65535, description="a whole number from 1 to
 Rank = Annotated[int, Meta(ge=0, le=10_000, description="a whole number from 0 to 10000")]
 Size = Annotated[int, Meta(ge=0, le=1_000_000, description="a whole number from 0 to 1000000")]
 Workspace = Annotated[str, Meta(pattern=r"^[^\s]{1,255}$", description="a path of 1 to 255 characters without spaces")]
+Repository = Annotated[str, Meta(pattern=r"^[^\s]{1,1000}$", description="an address without spaces")]
+Revision = Annotated[str, Meta(pattern=r"^[^\s-][^\s]{0,254}$", description="a branch, a tag or a commit")]
+Level = Literal[
+    "AUTO",
+    "LOW",
+    "BELOW_NORMAL",
+    "UNDER_NORMAL",
+    "NORMAL",
+    "ABOVE_NORMAL",
+    "HIGH",
+    "VERY_HIGH",
+    "EXTREME_HIGH",
+    -1,
+    0,
+    5,
+    8,
+    10,
+    20,
+    30,
+    40,
+    50,
+]
 Mode = Annotated[int, Meta(ge=0, le=10, description="a whole number from 0 to 10")]
 
 
@@ -60,6 +82,11 @@ class HaiOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     Attributes:
         workspace: Folder on the shared file system where the ranks start; empty = the job's `working_dir`.
+        git_remote_repo: Address of a git repository that HAI clones on every rank, into `~/experiment_repo`, in place
+            of a workspace. The job's `working_dir` is a folder in it.
+        git_target_revision: Branch, tag or commit of that repository; empty = its default branch.
+        priority: HAI's own level, by name or by the number that `hai-cli -p` takes, in place of the job's `priority`,
+            which has another scale: 30 here is HIGH, and 30 there is NORMAL.
         group: Group of nodes, `group` or `group#zone`; the job's `queue` is the same. Empty = the platform's default.
             The zone has no effect on the open-source platform.
         spot: Use nodes that may be taken away at any time (resource.is_spot). No effect on the open-source platform.
@@ -86,6 +113,9 @@ class HaiOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """
 
     workspace: Workspace | None = None
+    git_remote_repo: Repository | None = None
+    git_target_revision: Revision | None = None
+    priority: Level | None = None
     group: Annotated[str, Meta(pattern=r"^[^\s#]+(#[^\s#]+)?$", description="`group` or `group#zone`")] | None = None
     spot: bool = False
     suspend: bool = False

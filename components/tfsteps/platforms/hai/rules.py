@@ -28,7 +28,16 @@ def problems(job: TrainingJob) -> list[Problem]:
     environment = list(_environment(job))
     reported = {problem.path for problem in environment}
     unsupported = [entry for entry in capabilities.problems(job, CAPABILITIES) if entry.path not in reported]
-    return [*unsupported, *_job(job), *_workspace(job), *_image(job), *_services(job), *environment, *_size(job)]
+    return [
+        *unsupported,
+        *_job(job),
+        *_workspace(job),
+        *_repository(job),
+        *_image(job),
+        *_services(job),
+        *environment,
+        *_size(job),
+    ]
 
 
 def warnings(job: TrainingJob) -> list[str]:
@@ -39,7 +48,20 @@ def warnings(job: TrainingJob) -> list[str]:
         *capabilities.warnings(job, CAPABILITIES),
         *_without_effect(job),
         *([] if shared else [f"No folder is shared, for {lost}."]),
+        *_relative(job),
     ]
+
+
+def _relative(job: TrainingJob) -> Iterator[str]:
+    """Yield a sentence about relative programs that the ranks would look for in the user's home."""
+    options = schema.options_for(job)
+    if schema.workspace(job, options) or options.git_remote_repo:
+        return
+    for name, role in job.resolved_roles().items():
+        script = next((word for word in role.program if word.endswith((".py", ".sh")) and not word.startswith("/")), "")
+        if script and not role.working_dir:
+            fix = f"write `working_dir: {pathlib.Path.cwd()}` if every rank sees this folder"
+            yield f"`roles.{name}`: {script} is looked for in the user's home, where ranks start: {fix}."
 
 
 def _without_effect(job: TrainingJob) -> Iterator[str]:
@@ -74,6 +96,18 @@ def _workspace(job: TrainingJob) -> Iterator[Problem]:
     if folder and (len(folder) > _LONGEST_WORKSPACE or any(character.isspace() for character in folder)):
         wrong, allowed = "is not a workspace", f"up to {_LONGEST_WORKSPACE} characters without spaces"
         yield problem(("working_dir",), wrong, "Use a shorter path without spaces", repr(folder[:60]), allowed)
+
+
+def _repository(job: TrainingJob) -> Iterator[Problem]:
+    options, path = schema.options_for(job), ("systems", schema.NAME)
+    if not options.git_remote_repo and options.git_target_revision:
+        fix = "Add `git_remote_repo`, or remove it"
+        yield problem((*path, "git_target_revision"), "is of no repository", fix, options.git_target_revision)
+    if options.git_remote_repo:
+        for name in ("workspace", "record_git_revision"):
+            if value := getattr(options, name):
+                wrong = "excludes `git_remote_repo`: HAI takes the code from one place"
+                yield problem((*path, name), wrong, "Remove one of the two", str(value).lower())
 
 
 def _image(job: TrainingJob) -> Iterator[Problem]:

@@ -6,6 +6,7 @@ import io
 import json
 import math
 import pathlib
+import re
 import secrets
 import shlex
 import urllib.parse
@@ -37,6 +38,8 @@ LEVELS = {
 """HAI's seven levels of priority, the lowest first."""
 
 AUTO = -1
+_ALL_LEVELS = {"AUTO": AUTO, "UNDER_NORMAL": 8, **LEVELS}
+_NEWEST = "HEAD"  # HAI's script fetches a revision even if it is empty
 SPEC_HASH, CREATED, KEY = f"{PREFIX}spec-hash", f"{PREFIX}created", f"{PREFIX}key"
 PAUSED, STOPPED = f"{PREFIX}paused", f"{PREFIX}stopped"
 """Tags without a value: the stopped task will be resumed; the task was stopped for good."""
@@ -56,6 +59,8 @@ _AGENT, PLAN, SECRET = "TFSTEPS_AGENT", "TFSTEPS_PLAN", "TFSTEPS_SECRET"
 _ENTRYPOINT = "python3"
 _BOOTSTRAP = (
     "import base64,io,os,sys,tempfile,zipfile;"
+    'sys.version_info<(3,7) and sys.exit("tfsteps: python3 of this image is "+sys.version.split()[0]'
+    '+"; the wrapper needs 3.7 or newer: use another image or py_venv");'
     'here=tempfile.mkdtemp(prefix="tfsteps-");'
     f'zipfile.ZipFile(io.BytesIO(base64.b64decode(os.environ["{_AGENT}"]))).extractall(here);'
     "sys.path.insert(0,here);"
@@ -69,6 +74,9 @@ _TO_SHOW = {
     _AGENT: "(platforms/hai/ranks, expansion.py and restart_policy.py of tfsteps, zipped)",
     SECRET: "(random, another one for each task)",
 }
+_OF_PROGRAMS = re.compile(r"PATH|IFS|ENV|BASH_ENV|CDPATH|GLOBIGNORE|HOME|PYTHON.*|LD_.*")
+"""Variables that would change how HAI's own shell and Python scripts run, and stop them or the task."""
+
 _READ_ONLY = ("UID", "EUID", "PPID", "BASHOPTS", "SHELLOPTS", "BASH_VERSINFO")  # in the shell of HAI's scripts
 
 
@@ -83,8 +91,28 @@ def job_name(job: TrainingJob, identity: Identity) -> str:
 
 
 def workspace(job: TrainingJob, options: HaiOptions) -> str:
-    """Return the folder on the shared file system where the ranks start; empty = the user's home."""
-    return options.workspace or job.working_dir or ""
+    """Return the folder on the shared file system where the ranks start; empty = the user's home, or a clone."""
+    return "" if options.git_remote_repo else options.workspace or job.working_dir or ""
+
+
+def named_level(text: str) -> int | None:
+    """Return the level of a name, or of a priority of 0 to 100; None = it is neither. AUTO is none: see `groups`."""
+    if text.isdecimal() and int(text) <= 100:
+        return level(int(text))
+    return LEVELS.get(text.upper().replace("-", "_"))
+
+
+def level_name(number: int) -> str:
+    """Return the name of a level."""
+    return next(name for name, value in _ALL_LEVELS.items() if value == number)
+
+
+def level_of(job: TrainingJob) -> int:
+    """Return the level of a job: HAI's own in its options, else that of its priority."""
+    own = options_for(job).priority
+    if own is None:
+        return level(job.priority)
+    return own if isinstance(own, int) else _ALL_LEVELS[own]
 
 
 def level(priority: int | None) -> int:
@@ -112,9 +140,10 @@ def _untagged(job: TrainingJob, identity: Identity, places: OutputPaths) -> dict
         "version": 2,
         "name": job_name(job, identity),
         "task_type": "training",
-        "priority": level(job.priority),
+        "priority": level_of(job),
         "spec": {
             "workspace": workspace(job, options),
+            **_repository(options),
             "entrypoint": _ENTRYPOINT,
             "parameters": f"-u -c {shlex.quote(_BOOTSTRAP)}",
             "entrypoint_executable": True,
@@ -129,6 +158,13 @@ def _untagged(job: TrainingJob, identity: Identity, places: OutputPaths) -> dict
         "options": _options(job, options),
         "services": msgspec.to_builtins(options.services),
     }
+
+
+def _repository(options: HaiOptions) -> dict[str, str]:
+    if not options.git_remote_repo:
+        return {}
+    revision = options.git_target_revision or _NEWEST
+    return {"git_remote_repo": options.git_remote_repo, "git_target_revision": revision}
 
 
 def shown(body: Mapping[str, Any]) -> dict[str, Any]:
@@ -243,10 +279,15 @@ def _options(job: TrainingJob, options: HaiOptions) -> dict[str, Any]:
 def _environments(job: TrainingJob, identity: Identity, places: OutputPaths, options: HaiOptions) -> dict[str, str]:
     """Return the variables of every rank, quoted: HAI writes them as they are into a shell file.
 
-    It also trims the lines of that file. The plan holds all variables, including those that the file cannot hold. Rank
-    0 recognizes the other ranks by the secret, which is not part of the hash of a task.
+    It also trims the lines of that file, and runs its own scripts after it. The plan holds all variables, including
+    those that the file cannot hold or that would change how these scripts run. Rank 0 recognizes the other ranks by the
+    secret, which is not part of the hash of a task.
     """
-    plain = {name: value for name, value in _plain(job.env).items() if "\n" not in value and name not in _READ_ONLY}
+    plain = {
+        name: value
+        for name, value in _plain(job.env).items()
+        if "\n" not in value and name not in _READ_ONLY and not _OF_PROGRAMS.fullmatch(name)
+    }
     plan = rank_plan(job, identity, places, options)
     ours = {_AGENT: _agent_text(), PLAN: json.dumps(plan), SECRET: secrets.token_hex(16)}
     return {name: shlex.quote(value) for name, value in {**plain, **ours}.items()}
@@ -279,7 +320,7 @@ def _role(job: TrainingJob, name: RoleName, options: HaiOptions) -> dict[str, An
     return {
         "command": role.program,
         "env": _plain(declared.env),
-        "dir": role.working_dir if options.workspace else declared.working_dir,
+        "dir": role.working_dir if options.workspace or options.git_remote_repo else declared.working_dir,
     }
 
 

@@ -1,8 +1,11 @@
 """The variables of a task's ranks: the job's, the wrapper's, and which of the job's are refused."""
 
+import ast
 import json
 import pathlib
 import shlex
+import subprocess
+import sys
 
 import pytest
 
@@ -70,3 +73,69 @@ def test_each_task_has_a_secret_that_neither_people_see_nor_the_hash_holds():
     assert "TFSTEPS_SECRET" in shown
     assert not any(secret in shown for secret in secrets)
     assert schema.shown(one) == schema.shown(other)
+
+
+def options(**values):
+    return {"systems": {"hai": values}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "level"),
+    [
+        ({"priority": 30}, 10),
+        (options(priority=30), 30),
+        ({"priority": 30, **options(priority="LOW")}, 0),
+        (options(priority="UNDER_NORMAL"), 8),
+        (options(priority="AUTO"), -1),
+        (options(priority=0), 0),
+    ],
+)
+def test_levels_of_hai_are_another_scale(fields, level):
+    assert rendered(**fields)["priority"] == level
+
+
+def test_code_comes_from_a_repository():
+    made = rendered(working_dir="src", **options(git_remote_repo="https://git/x.git", git_target_revision="main"))
+    assert made["spec"]["workspace"] == ""
+    assert (made["spec"]["git_remote_repo"], made["spec"]["git_target_revision"]) == ("https://git/x.git", "main")
+    plan = json.loads(shlex.split(made["spec"]["environments"]["TFSTEPS_PLAN"])[0])
+    assert plan["roles"]["worker"]["dir"] == "src"
+    assert rendered(**options(git_remote_repo="r"))["spec"]["git_target_revision"] == "HEAD"
+    assert "git_remote_repo" not in rendered()["spec"]
+
+
+@pytest.mark.parametrize(
+    ("values", "field"),
+    [
+        ({"git_target_revision": "main"}, "git_target_revision"),
+        ({"git_remote_repo": "r", "workspace": "/ws"}, "workspace"),
+        ({"git_remote_repo": "r", "record_git_revision": True}, "record_git_revision"),
+    ],
+)
+def test_code_comes_from_one_place(values, field):
+    (problem,) = hai.system().problems(job(**options(**values)))
+    assert str(problem).startswith(f"systems.hai.{field}")
+
+
+def test_variables_that_change_the_platforms_scripts_go_by_the_plan():
+    env = {"PATH": "/opt/bin", "PYTHONPATH": "/x", "LD_PRELOAD": "a.so", "BATCH": "8", "HF_ENV_NAME": "202111"}
+    environments = rendered(env=env)["spec"]["environments"]
+    assert {"BATCH", "HF_ENV_NAME"} == set(environments) & set(env)
+    plan = json.loads(shlex.split(environments["TFSTEPS_PLAN"])[0])
+    assert {name: plan["env"][name] for name in env} == env
+
+
+def test_an_old_python_on_a_rank_is_named():
+    program = shlex.split(rendered()["spec"]["parameters"])[-1]
+    ast.parse(program, feature_version=(3, 6))
+    old = f"import sys; sys.version_info, sys.version = (3, 6, 9), '3.6.9 (x)'; {program}"
+    ran = subprocess.run([sys.executable, "-c", old], capture_output=True, text=True, check=False)
+    assert ran.returncode == 1
+    assert ran.stderr.startswith("tfsteps: python3 of this image is 3.6.9; the wrapper needs 3.7 or newer")
+
+
+def test_a_relative_program_without_a_workspace_is_a_warning():
+    said = [line for line in hai.system().warnings(job()) if "train.py is looked for in the user's home" in line]
+    assert len(said) == 1
+    for fields in ({"working_dir": "/ws"}, {"command": ["python", "/a/train.py"]}, options(git_remote_repo="r")):
+        assert not [line for line in hai.system().warnings(job(**fields)) if "looked for" in line]
