@@ -1,7 +1,9 @@
 """Finds the jobs in the documents of a text, and reads each by its kind. Pure."""
 
 import importlib
-from collections.abc import Callable, Iterator, Mapping
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tfsteps import spec, yaml_reader
@@ -16,6 +18,9 @@ from tfsteps.systems.kubernetes.cleanup.retention import JOB
 Reader = Callable[[Fields, str, str, str], Imported]
 """Returns the job of a manifest; then come its name in messages, the job's name (empty = its own), its apiVersion."""
 
+LineReader = Callable[[Sequence[str], str], Imported]
+"""Returns the job of a command line, in words; then comes the job's name, empty = the line's own."""
+
 _READERS: Mapping[tuple[str, str], str] = {
     **{
         (f"kubeflow.org/{version}", "TFJob"): "tfsteps.imports.tfjob:read_tfjob"
@@ -24,6 +29,9 @@ _READERS: Mapping[tuple[str, str], str] = {
     ("jobset.x-k8s.io/v1alpha2", "JobSet"): "tfsteps.imports.jobset:read_jobset",
     ("trainer.kubeflow.org/v1alpha1", "TrainJob"): "tfsteps.imports.jobset:read_trainjob",
 }
+
+
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 
 
 def _readers() -> Mapping[tuple[str, str], str]:
@@ -59,6 +67,29 @@ def read_text(text: str, name: str = "") -> tuple[list[Imported], list[str]]:
         raise NotUnderstoodError(f"line {error.line} {error.wrong}. {error.fix}") from error
 
 
+def read_line(line: str, name: str = "") -> Imported:
+    """Return the job that a command line of another launcher submits.
+
+    Args:
+        line: The command line, as typed into a shell; assignments of variables may precede it.
+        name: The job's name; empty = the line's own.
+
+    Raises:
+        NotUnderstoodError: It is no such command line, or one that is not understood.
+    """
+    try:
+        words = shlex.split(line)
+    except ValueError as error:
+        raise NotUnderstoodError(f"the command line is not closed: {error}") from error
+    readers = {word: reader for plugin in registry.plugins().values() for word, reader in plugin.command_lines.items()}
+    program = next((word for word in words if not _ASSIGNMENT.match(word)), "")
+    if program not in readers:
+        raise NotUnderstoodError(f"a command line begins with {' or '.join(sorted(readers))}, not {program!r}")
+    module, _, function = readers[program].partition(":")
+    reader: LineReader = getattr(importlib.import_module(module), function)
+    return reader(words, name)
+
+
 def _read_documents(documents: list[Any], name: str) -> tuple[list[Imported], list[str]]:
     jobs, notes = [], []
     for document in documents:
@@ -69,6 +100,8 @@ def _read_documents(documents: list[Any], name: str) -> tuple[list[Imported], li
         else:
             notes.append(f"{_what(document)} is no job, and is left as it is")
     if not jobs:
+        if any(isinstance(document, dict) and "roles" in document and "kind" not in document for document in documents):
+            raise NotUnderstoodError("is a job file already: run it with `tfsteps run`")
         found = ", ".join(_what(document) for document in documents) or "nothing"
         raise NotUnderstoodError(f"has no job that can be imported, but {found}: write or name a {_kinds()}")
     return jobs, notes

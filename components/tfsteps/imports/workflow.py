@@ -1,11 +1,14 @@
 """Finds the job objects that resource templates of an Argo Workflow create, with what decides their success. Pure."""
 
+import itertools
+import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 
+from tfsteps import yaml_reader
 from tfsteps.imports.draft import Imported
 from tfsteps.imports.fields import Fields, NotUnderstoodError
 from tfsteps.spec import dotted
@@ -14,6 +17,7 @@ _KINDS = ("Workflow", "WorkflowTemplate", "ClusterWorkflowTemplate", "CronWorkfl
 _PLACEHOLDER = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
 _REPLICAS = re.compile(r"status\.replicaStatuses\.(\w+)\.(succeeded|failed)\s*(==?|>=?)\s*(\d+)")
 _OWN_VERDICT = re.compile(r"status\.(state|phase|terminalState|conditions)\b.*")
+_LAUNCHER = "/launch_tfjob.py"
 _BUILT_IN = {"workflow.name": "workflow", "workflow.uid": "uid", "workflow.namespace": "default"}
 
 
@@ -26,6 +30,7 @@ class ResourceStep(msgspec.Struct, frozen=True):
         success: Its successCondition; empty = none.
         failure: Its failureCondition; empty = none.
         notes: Sentences about the rest of the template.
+        deletes: Whether it deletes the object at the end.
     """
 
     name: str
@@ -33,6 +38,7 @@ class ResourceStep(msgspec.Struct, frozen=True):
     success: str
     failure: str
     notes: list[str]
+    deletes: bool = False
 
 
 def is_workflow(document: Any) -> bool:
@@ -51,6 +57,12 @@ def resource_steps(document: Mapping[str, Any]) -> Iterator[ResourceStep]:
     path = ("spec", "workflowSpec") if document["kind"] == "CronWorkflow" else ("spec",)
     shared = _values("workflow.parameters", workflow.each(*path, "arguments", "parameters"))
     for template in workflow.each(*path, "templates"):
+        if launcher := _launcher_arguments(template):
+            name = template.take(str, "name") or ""
+            of_pipeline = {key.replace("workflow.", "inputs.", 1): value for key, value in shared.items()}
+            values = {**_BUILT_IN, **of_pipeline, **shared}
+            yield _launched(name, {key: _filled(value, name, values) for key, value in launcher.items()})
+            continue
         resource = template.inside("resource")
         if resource.take(str, "action") not in ("create", "apply"):
             continue
@@ -88,11 +100,68 @@ def with_conditions(job: Imported, step: ResourceStep) -> Imported:
     elif not decisive and step.success and not _OWN_VERDICT.fullmatch(step.success.strip()):
         fields["success"] = "chief"
         comments["success",] = f"was successCondition: {step.success}: no job file can say that"
+    if step.deletes:
+        fields["on_end"] = "delete"
     if step.failure:
         notes.append(f"failureCondition {step.failure}: the job fails by its operator's verdict, after its restarts")
     return msgspec.structs.replace(
         job, source=f"{job.source} of template {step.name}", job=fields, comments=comments, notes=notes
     )
+
+
+def _launcher_arguments(template: Fields) -> dict[str, str]:
+    """Return the arguments of the TFJob launcher of Kubeflow Pipelines 1 by name; empty = another template."""
+    container = template.inside("container")
+    words = [str(word) for field in ("command", "args") for word in container.take(list, field) or []]
+    if not any(word.endswith(_LAUNCHER) for word in words):
+        return {}
+    return {name.removeprefix("--"): value for name, value in itertools.pairwise(words) if name.startswith("--")}
+
+
+def _launched(name: str, arguments: Mapping[str, str]) -> ResourceStep:
+    """Return the step of a launcher: the TFJob that its arguments describe."""
+    roles = {"PS": "psSpec", "Chief": "chiefSpec", "Worker": "workerSpec", "Evaluator": "evaluatorSpec"}
+    specs = {role: _plain(arguments.get(field, "")) for role, field in roles.items()}
+    minutes = _number(arguments, "tfjobTimeoutMinutes")
+    deadlines = [
+        seconds
+        for seconds in (_number(arguments, "activeDeadlineSeconds"), None if minutes is None else minutes * 60)
+        if seconds is not None
+    ]
+    policy = {
+        "cleanPodPolicy": arguments.get("cleanPodPolicy"),
+        "ttlSecondsAfterFinished": _number(arguments, "ttlSecondsAfterFinished"),
+        "backoffLimit": _number(arguments, "backoffLimit"),
+        "activeDeadlineSeconds": min(deadlines, default=None),
+    }
+    manifest = {
+        "apiVersion": f"kubeflow.org/{arguments.get('version', 'v1')}",
+        "kind": "TFJob",
+        "metadata": {"name": arguments.get("name", name)},
+        "spec": {"runPolicy": policy, "tfReplicaSpecs": {role: spec for role, spec in specs.items() if spec}},
+    }
+    notes = [
+        "the launcher succeeded also if the TFJob failed; `train` fails then",
+        "the launcher wrote cleanPodPolicy, backoffLimit and the deadline where no operator reads them: now they count",
+    ]
+    deletes = arguments.get("deleteAfterDone", "True").lower() in ("true", "1", "yes", "y", "t", "on")
+    return ResourceStep(name, json.dumps(manifest), "", "", notes, deletes)
+
+
+def _plain(text: str) -> Any:
+    try:
+        (value,) = yaml_reader.documents(text) or [None]
+    except (yaml_reader.YamlError, ValueError) as error:
+        raise NotUnderstoodError(f"an argument of the launcher is not JSON: {error}") from error
+    return value
+
+
+def _number(arguments: Mapping[str, str], name: str) -> int | None:
+    """Return a number; None = missing, or -1, which means so."""
+    text = arguments.get(name, "-1")
+    if not re.fullmatch(r"-?[0-9]{1,9}", text):
+        raise NotUnderstoodError(f"--{name} {text} of the launcher is not a whole number")
+    return int(text) if int(text) >= 0 else None
 
 
 def _values(prefix: str, parameters: list[Fields]) -> dict[str, str]:

@@ -130,7 +130,8 @@ def flag(value: Any, _info: mi.BoolType, _meta: Mapping[str, Any], _written: str
 def choice(value: Any, info: mi.LiteralType, _meta: Mapping[str, Any], _written: str | None) -> str | int:
     """Read one of a fixed set of words, and of numbers."""
     if type(value) in (str, int) and value in info.values:
-        return value
+        chosen: str | int = value
+        return chosen
     words = [str(word) for word in info.values]
     guess = nearest(str(value), words) if isinstance(value, str) else None
     fix = f"Write `{guess}`" if guess else "Choose one of these"

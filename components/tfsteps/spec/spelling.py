@@ -156,8 +156,16 @@ def advice(word: str, allowed: Iterable[str]) -> tuple[str, str | None]:
     """Return what to do about an unknown field `word`, and the one of `allowed` that was probably intended, if any."""
     if fix := _ADVICE.get(_bare(word)):
         return fix, None
+    if "roles" in (names := set(allowed)) and (role := _role(word)) and role not in names:
+        return f"Put it below `roles`: `roles: {{{role}: {{}}}}`", "roles"
     guess = nearest(word, allowed)
     return (f"Write `{guess}`" if guess else _MISPLACED.get(_bare(word), "Remove it")), guess
+
+
+def _role(word: str) -> str:
+    """Return the role that a word means; empty = none."""
+    name = _ELSEWHERE.get(_bare(word), _bare(word).removesuffix("s") if len(word) > _SHORT else _bare(word))
+    return name if name in ("chief", "worker", "ps", "evaluator") else ""
 
 
 def pair_names(value: Any) -> list[str]:

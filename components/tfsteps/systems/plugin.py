@@ -54,6 +54,8 @@ class SystemPlugin(msgspec.Struct, frozen=True, kw_only=True):
             the system is its name then. None = there, or nowhere.
         readers: The functions that read a manifest for `tfsteps import`, as `module:function`, by apiVersion and kind;
             each is a `tfsteps.imports.read.Reader`.
+        command_lines: The functions that read a command line of another launcher for `tfsteps import --command`, as
+            `module:function`, by the line's first word; each is a `tfsteps.imports.read.LineReader`.
         discovery_rank: If no job system is named, the lowest rank is chosen whose first kind the cluster serves and
             permits to create; None = never chosen automatically.
         hold: For `tfsteps debug --hold`: returns a job whose roles run the commands in a debug mode of the system;
@@ -70,6 +72,7 @@ class SystemPlugin(msgspec.Struct, frozen=True, kw_only=True):
     kinds: "Callable[[], list[JobKind]] | None" = None
     platform: Platform | None = None
     readers: Mapping[tuple[str, str], str] = {}
+    command_lines: Mapping[str, str] = {}
     discovery_rank: int | None = None
     hold: Hold | None = None
     missing_access: Callable[[Collection[str]], Sequence[str]] = lambda _names: ()

@@ -270,6 +270,21 @@ def test_a_tfjob_of_2017():
     }
 
 
+def test_a_master_with_default_parameter_servers_alone():
+    document = yaml.safe_load(V1ALPHA1)
+    replicas = document["spec"]["replicaSpecs"]
+    document["spec"]["replicaSpecs"] = [item for item in replicas if item.get("tfReplicaType") != "WORKER"]
+    job = imported(yaml.safe_dump(document))
+    assert set(job.job["roles"]) == {"chief", "ps"}
+    assert job.job["strategy"] == "between_graph"
+    assert job.job["systems"]["tfjob-v1alpha1"]["tf_config"] == "operator"
+    spec.parse(job_file(job), "job", registry.options())
+
+
+def test_a_job_file_is_one_already():
+    assert "is a job file already: run it with `tfsteps run`" in refusal("name: a\nroles: {worker: {}}\n")
+
+
 def test_a_key_that_the_operator_does_not_read():
     assert "write `replicaSpecs`" in refusal(V1ALPHA1.replace("replicaSpecs", "replica_specs"))
 

@@ -1,4 +1,6 @@
-"""Argo Workflows with resource templates that create a job object."""
+"""Argo Workflows with templates that create a job object."""
+
+import json
 
 import pytest
 import yaml
@@ -84,3 +86,39 @@ def test_a_parameter_without_a_value():
 
 def test_a_workflow_without_a_job():
     assert "has no job that can be imported" in refusal(WORKFLOW.replace("action: create", "action: delete"))
+
+
+def launcher(**arguments):
+    """Return a compiled pipeline of Kubeflow Pipelines 1 whose one step is the TFJob launcher."""
+    pod = {"spec": {"containers": [{"name": "tensorflow", "image": "acme/mnist:1", "command": ["python", "t.py"]}]}}
+    worker = {"replicas": 2, "restartPolicy": "OnFailure", "template": pod}
+    values = {"name": "{{inputs.parameters.name}}", "workerSpec": json.dumps(worker), "psSpec": "{}", **arguments}
+    args = [word for name, value in values.items() for word in (f"--{name}", value)]
+    template = {
+        "name": "launch",
+        "inputs": {"parameters": [{"name": "name"}]},
+        "container": {"image": "launcher:1", "command": ["python", "/ml/launch_tfjob.py"], "args": args},
+    }
+    call = {"name": "l", "template": "launch", "arguments": {"parameters": [{"name": "name", "value": "x"}]}}
+    main = {"name": "main", "dag": {"tasks": [call]}}
+    parameters = {"parameters": [{"name": "name", "value": "digits"}]}
+    body = {"entrypoint": "main", "arguments": parameters, "templates": [main, template]}
+    return yaml.safe_dump({"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "metadata": {}, "spec": body})
+
+
+def test_the_tfjob_launcher_of_pipelines_1():
+    [job], _ = read_text(launcher(backoffLimit="3", activeDeadlineSeconds="-1", tfjobTimeoutMinutes="60"))
+    assert job.job["name"] == "digits"
+    assert (job.job["image"], job.job["roles"]) == ("acme/mnist:1", {"worker": {"replicas": 2}})
+    assert (job.job["restart"], job.job["backoff_limit"]) == ("on_failure", 2)
+    assert (job.job["deadlines"], job.job["on_end"]) == ({"total": "1h"}, "delete")
+    assert any("the launcher succeeded also if the TFJob failed" in note for note in job.notes)
+    spec.parse(job_file(job), "job", registry.options())
+    [job], _ = read_text(launcher(deleteAfterDone="False", cleanPodPolicy="None"))
+    assert job.job["on_end"] == "keep"
+
+
+def test_a_launcher_whose_arguments_are_not_known():
+    assert "{{inputs.parameters.spec}} has no value" in refusal(launcher(workerSpec="{{inputs.parameters.spec}}"))
+    assert "is not a whole number" in refusal(launcher(backoffLimit="many"))
+    assert "is not JSON" in refusal(launcher(workerSpec="{"))

@@ -28,6 +28,8 @@ BAD_TEXTS: list[BadSpec] = [
     ("---", "job", "is empty, or not a job file"),
     ("[]", "job", "is empty, or not a job file"),
     ("roles: {worker: {}}", "name", "is missing"),
+    ("name: m\nworker: {replicas: 2}", "worker", "Put it below `roles`: `roles: {worker: {}}`"),
+    ("name: m\nworkers: {replicas: 2}", "workers", "Put it below `roles`: `roles: {worker: {}}`"),
     ("name: mnist", "roles", "is missing"),
     (_MNIST + "--- {name: other, roles: {worker: {}}}", "job", "contains more than one document"),
     ("name: mnist\nroles:\n\tworker: {}", "job", "is indented with a tab"),

@@ -1,5 +1,6 @@
 """`tfsteps import`: jobs of other systems' notations, from files or a cluster, as job files."""
 
+import enum
 import pathlib
 from collections.abc import Sequence
 from typing import Annotated
@@ -15,7 +16,8 @@ from tfsteps.engines.argo import lint
 from tfsteps.imports.draft import Imported
 from tfsteps.imports.fields import NotUnderstoodError
 from tfsteps.imports.pipelines import ImportedPipeline, read_pipelines
-from tfsteps.imports.read import read_text, readable
+from tfsteps.imports.read import read_line, read_text, readable
+from tfsteps.imports.steps import WRITERS
 from tfsteps.imports.write import job_file
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.resource import Resource
@@ -23,19 +25,35 @@ from tfsteps.runs.location import Location
 from tfsteps.systems import registry
 from tfsteps.text.streams import read_input
 
+
+class Target(enum.StrEnum):
+    """What an imported job is written as."""
+
+    JOB = "job"
+    KFP = "kfp"
+    ARGO = "argo"
+
+
 _NOT_FOUND = 404  # also of a kind that the cluster does not serve
 _LONGEST = 4 << 20  # bytes of a file: more is no manifest
 
 
 def import_(
     files: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
-            metavar="FILE",
+            metavar="[FILE]...",
             help="Manifests, YAML or JSON; `-` reads standard input, KIND/NAME such as tfjob/mnist the cluster.",
         ),
-    ],
+    ] = None,
     *,
+    command: Annotated[
+        str,
+        typer.Option(metavar="LINE", help="In place of files: a command line of another launcher, such as hai-cli."),
+    ] = "",
+    as_: Annotated[
+        Target, typer.Option("--as", help="What to write: a job file, or a pipeline with one step.")
+    ] = Target.JOB,
     output: Annotated[
         pathlib.Path | None,
         typer.Option(
@@ -51,11 +69,37 @@ def import_(
 ) -> None:
     """Convert a job of another notation into a job file.
 
-    Reads TFJob, JobSet and TrainJob of TensorFlow programs, the jobs of platforms, and Argo Workflows whose resource
-    templates create one. A pipeline that cube-studio exported becomes an Argo Workflow. Fields without a counterpart
-    are listed on standard error, each with the reason. Exits 2 if a job or pipeline is not understood, or what is
-    written has to be corrected before it can run.
+    Reads TFJob, JobSet and TrainJob of TensorFlow programs, the jobs of platforms, and Argo Workflows whose templates
+    create one, also by the TFJob launcher of Kubeflow Pipelines 1. A pipeline that cube-studio exported becomes an Argo
+    Workflow. Fields without a counterpart are listed on standard error, each with the reason. Exits 2 if a job or
+    pipeline is not understood, or what is written has to be corrected before it can run.
     """
+    if bool(files) == bool(command):
+        raise CommandError("give manifests, or one --command LINE; `tfsteps import --help` shows both")
+    jobs, pipelines = ([_of_line(command, name)], []) if command else _of_files(files or (), name, context, namespace)
+    count = len(jobs) + len(pipelines)
+    if name and (pipelines or count > 1):
+        raise CommandError(f"--name {name} is for one job, and there are {count} jobs and pipelines; leave it out")
+    if pipelines and as_ is not Target.JOB:
+        raise CommandError(f"--as {as_} is for jobs, and {pipelines[0].source} becomes an Argo Workflow; leave it out")
+    write, suffix = (job_file, ".yaml") if as_ is Target.JOB else WRITERS[as_]
+    names = [*(str(job.job["name"]) for job in jobs), *(pipeline.name for pipeline in pipelines)]
+    sources = [f"the job file of {job.source}" for job in jobs]
+    sources += [f"the Workflow of {pipeline.source}" for pipeline in pipelines]
+    texts = [*(write(job) for job in jobs), *(pipeline.text for pipeline in pipelines)]
+    targets = _write(names, sources, texts, output, suffix)
+    for pipeline, target in zip(pipelines, targets[len(jobs) :], strict=True):
+        _check(pipeline, target)
+    for job, target in zip(jobs, targets[: len(jobs)], strict=True):
+        for note in job.notes:
+            typer.echo(f"{job.source}: {note}", err=True)
+        spec.parse(job_file(job), target, registry.options())
+
+
+def _of_files(
+    files: Sequence[str], name: str, context: str, namespace: str
+) -> tuple[list[Imported], list[ImportedPipeline]]:
+    """Return the jobs and pipelines of files and objects of a cluster; print a note for each other document."""
     jobs: list[Imported] = []
     pipelines: list[ImportedPipeline] = []
     for file in files:
@@ -70,20 +114,14 @@ def import_(
         jobs += found
         for note in notes:
             typer.echo(f"{file}: {note}", err=True)
-    count = len(jobs) + len(pipelines)
-    if name and (pipelines or count > 1):
-        raise CommandError(f"--name {name} is for one job, and there are {count} jobs and pipelines; leave it out")
-    texts = [job_file(job) for job in jobs]
-    names = [*(str(job.job["name"]) for job in jobs), *(pipeline.name for pipeline in pipelines)]
-    sources = [f"the job file of {job.source}" for job in jobs]
-    sources += [f"the Workflow of {pipeline.source}" for pipeline in pipelines]
-    targets = _write(names, sources, [*texts, *(pipeline.text for pipeline in pipelines)], output)
-    for pipeline, target in zip(pipelines, targets[len(jobs) :], strict=True):
-        _check(pipeline, target)
-    for job, text, target in zip(jobs, texts, targets[: len(jobs)], strict=True):
-        for note in job.notes:
-            typer.echo(f"{job.source}: {note}", err=True)
-        spec.parse(text, target, registry.options())
+    return jobs, pipelines
+
+
+def _of_line(line: str, name: str) -> Imported:
+    try:
+        return read_line(line, name)
+    except NotUnderstoodError as error:
+        raise CommandError(f"--command: {error}") from error
 
 
 def _check(pipeline: ImportedPipeline, target: str) -> None:
@@ -144,15 +182,23 @@ def _from_cluster(text: str, context: str, namespace: str) -> str:
 
 
 def _write(
-    names: Sequence[str], sources: Sequence[str], texts: Sequence[str], output: pathlib.Path | None
+    names: Sequence[str], sources: Sequence[str], texts: Sequence[str], output: pathlib.Path | None, suffix: str
 ) -> list[str]:
-    """Write the files of jobs and pipelines; return where each went, for messages; `sources` = on standard output."""
+    """Write the files of jobs and pipelines; return where each went, for messages.
+
+    Args:
+        names: Of the jobs and pipelines, for files in a folder.
+        sources: What each text is, for messages about standard output.
+        texts: The contents.
+        output: File or folder; None = standard output.
+        suffix: The end of the files' names.
+    """
     if output is None:
         print("---\n".join(texts), end="")
         return list(sources)
     paths = [output]
     if len(names) > 1 or output.is_dir():
-        paths = [output / f"{name}.yaml" for name in names]
+        paths = [output / f"{name}{suffix}" for name in names]
     if twice := [path for path in paths if paths.count(path) > 1]:
         raise CommandError(f"two jobs would be written to {str(twice[0])!r}; import one at a time, with --name")
     for path, text in zip(paths, texts, strict=True):

@@ -108,3 +108,27 @@ def test_a_manifest_in_place_of_a_job_file(manifest, command, text):
     [line] = refused(*command, manifest).splitlines()
     assert "is a Kubernetes object, not a job file" in line
     assert f"`tfsteps import {manifest} -o job.yaml`" in line
+
+
+def test_a_pipeline_of_kubeflow(manifest, tmp_path):
+    program, compiled = tmp_path / "flat.py", tmp_path / "flat.yaml"
+    assert tfsteps("import", manifest, "--as", "kfp", "-o", program)[0] == 0
+    assert "# backoff_limit: the operator ends the job when" in program.read_text()
+    code, _, err = tfsteps("compile", program, "-o", compiled)
+    assert code == 0, err
+    assert "registry.example/team/flat:1" in compiled.read_text()
+
+
+def test_a_workflow_of_argo(manifest, tmp_path):
+    assert tfsteps("import", manifest, "--as", "argo", "-o", tmp_path)[0] == 0
+    code, out, err = tfsteps("lint", tmp_path / "flat.yaml")
+    assert code == 0, out + err
+
+
+def test_a_command_line(manifest):
+    code, out, _ = tfsteps("import", "--command", "hai-cli python train.py -- -n 2")
+    assert code == 0
+    assert yaml.safe_load(out)["roles"] == {"worker": {"replicas": 2}}
+    assert "--command: hai-cli: " in refused("import", "--command", "hai-cli python train.py -- -p 3")
+    assert "give manifests, or one --command LINE" in refused("import")
+    assert "give manifests, or one --command LINE" in refused("import", manifest, "--command", "hai-cli")
