@@ -148,6 +148,11 @@ _GROUPS: dict[str, dict[str, _Command]] = {
             "List the schedules of pipelines; show, pause, resume, run or delete one.",
             ("tfsteps schedules", "tfsteps schedules show nightly", "tfsteps schedules pause nightly -n team"),
         ),
+        "check": _Command(
+            "check",
+            "Run a tiny job on each job system, and say what works.",
+            ("tfsteps check", "tfsteps check --on kubernetes -n team"),
+        ),
         "role": _Command(
             "role",
             "Print the Role and RoleBinding that launchers of a job system need.",

@@ -84,6 +84,16 @@ def choose(
     return choice
 
 
+def served(api: Api, candidates: Mapping[str, Resource]) -> set[str]:
+    """Return which of the `candidates` the cluster serves. ApiError if it does not say."""
+    versions = _versions(api)
+    return {
+        system
+        for system, resource in candidates.items()
+        if resource.api in versions and resource.plural in _plurals(api, resource.api)
+    }
+
+
 def _permitted(api: Api, namespace: str, candidates: Mapping[str, Resource], present: Mapping[str, Resource]) -> Choice:
     """Return the first candidate that is served and may be created; if none may be, the first that is served.
 
