@@ -138,6 +138,16 @@ _GROUPS: dict[str, dict[str, _Command]] = {
                 "tfsteps submit pipeline.py --host https://kubeflow.example/pipeline -p epochs=5 --wait",
             ),
         ),
+        "task": _Command(
+            "task",
+            "Run or debug one task of a pipeline by itself; print its log, or remove it.",
+            (
+                "tfsteps task run pipeline.py train -p prepare.file=data.npz",
+                "tfsteps task debug pipeline.py train --on kubernetes --for 1h",
+                "tfsteps task logs pipeline.py train -f",
+                "tfsteps task clear pipeline.py train",
+            ),
+        ),
         "platform": _Command(
             "platform",
             "Check platform settings, and show what a job gets by them.",

@@ -9,8 +9,8 @@ import sys
 import traceback
 import types
 import warnings as python_warnings
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from tfsteps import image
 from tfsteps.backends.errors import CommandError
@@ -19,10 +19,12 @@ from tfsteps.console.messages import warn
 from tfsteps.engines import registry
 from tfsteps.engines.compiled import Compiled, LintError
 from tfsteps.engines.plugin import EnginePlugin
+from tfsteps.spec import SpecError
 from tfsteps.text.streams import read_input
 from tfsteps.yaml_reader import YamlError
 from tfsteps.yaml_reader import documents as read_documents
 
+_T = TypeVar("_T")
 _MODULE = "tfsteps_pipeline"  # name of a program's module if another module has the program's own name
 _SHAPE = (AttributeError, KeyError, TypeError, ValueError)  # of rules, for a text that is no compiled pipeline
 
@@ -64,6 +66,17 @@ def warnings(compiled: Compiled, engine: EnginePlugin | None = None) -> list[str
         return [*engine.authoring().warnings(compiled.text), *on_cluster]
     except _SHAPE:
         return []  # `lint_messages` reports that it does not have the shape of a compiled pipeline
+
+
+def shaped(compiled: Compiled, read: Callable[[], _T]) -> _T:
+    """Return what `read` reads of a compiled pipeline. CommandError if it does not have the shape of one."""
+    try:
+        return read()
+    except SpecError:
+        raise
+    except _SHAPE as error:
+        wrong = f"does not have the shape of a compiled pipeline ({type(error).__name__}: {error})"
+        raise CommandError(f"{compiled.source} {wrong}; compile it again, and check it by `tfsteps lint`") from error
 
 
 def macro_warnings(parameters: Mapping[str, str], engine: EnginePlugin) -> list[str]:

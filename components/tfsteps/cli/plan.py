@@ -83,6 +83,7 @@ def make_plan(
     adopt: bool = False,
     dry_run: bool = False,
     change: Callable[[TrainingJob, str], TrainingJob] | None = None,
+    replace: bool | None = None,
 ) -> Plan:
     """Check a job, and return what will be run.
 
@@ -95,6 +96,7 @@ def make_plan(
         adopt: Take over a job that outlived its launcher.
         dry_run: Ask no cluster for anything.
         change: Given the job and the job system's name, returns what is to run in its place; None = the job itself.
+        replace: Whether the caller stops an attempt that still runs before it launches this one; None = it cannot.
 
     Raises:
         SpecError: The job is wrong, this system cannot run it, or the platform's settings refuse it.
@@ -110,7 +112,7 @@ def make_plan(
     job = _with_packed_code(job, job_input.base_dir, all_left_out=dry_run)
     run = new_run_id(job.name) if run_id is None else _named("--run-id", run_id)
     task = job.name if task is None else _named("--task", task)
-    attempt = _next_attempt(run, task, Place() if dry_run else place, system.name, adopt=adopt)
+    attempt = _next_attempt(run, task, Place() if dry_run else place, system.name, adopt=adopt, replace=replace)
     identity = Identity(run=run, task=task, attempt=attempt)
     here = job_input.base_dir
     return Plan(job, identity, system, here, system.places(job, identity, here))
@@ -165,24 +167,25 @@ def _fitting(place: Place, *, dry_run: bool) -> str:
     return choice.system
 
 
-def _next_attempt(run: str, task: str, place: Place, system: str, *, adopt: bool) -> int:
+def _next_attempt(run: str, task: str, place: Place, system: str, *, adopt: bool, replace: bool | None) -> int:
     """Return the attempt's number: one more than all known on this machine and in `place`, or that of a job to adopt.
 
     With `adopt` that is a job that runs, or whose end has not been reported here: a new attempt would train again.
     """
-    if any(earlier.alive().yes for earlier in store.attempts(run, task)):
-        raise _running_already(run, task, "")
+    if not replace and any(earlier.alive().yes for earlier in store.attempts(run, task)):
+        raise _running_already(run, task, "", replace)
     number = store.next_attempt(run, task)
     with open_backend(place) as backend:
         jobs = [job.status for job in backend.jobs(run) if job.status.identity.task == task]
     earlier: list[Status] = sorted(jobs, key=lambda status: status.identity.attempt)
-    if running := [status for status in earlier if not status.state.terminal]:
+    running = [status for status in earlier if not status.state.terminal]
+    if running and not replace:
         if adopt and running[-1].system != system:
             other = running[-1].system
             raise CommandError(f"run {run}: task {task} runs on {other}, not on {system}; --system {other} adopts it")
         if adopt:
             return running[-1].identity.attempt
-        raise _running_already(run, task, place.options, "; if its launcher is gone, --adopt goes on with it")
+        raise _running_already(run, task, place.options, replace)
     if adopt and earlier and (newest := earlier[-1]).identity.attempt + 1 >= number and not _reported(newest):
         return newest.identity.attempt
     return max([number, *(status.identity.attempt + 1 for status in earlier)])
@@ -194,9 +197,12 @@ def _reported(ended: Status) -> bool:
     return record is not None and record.status.state.terminal and not may_continue(record.status)
 
 
-def _running_already(run: str, task: str, options: str, more: str = "") -> CommandError:
+def _running_already(run: str, task: str, options: str, replace: bool | None) -> CommandError:
     stop = f"`tfsteps stop {run} --task {task}{options}` stops it"
-    return CommandError(f"run {run}: task {task} is running already; {stop}, another --task runs beside it{more}")
+    adopt = "; if its launcher is gone, --adopt goes on with it" if options else ""
+    beside = f"another --task runs beside it{adopt}"
+    instead = beside if replace is None else "--replace stops and removes it first"
+    return CommandError(f"run {run}: task {task} is running already; {stop}, {instead}")
 
 
 def print_plan(plan: Plan, *, as_json: bool) -> None:

@@ -5,6 +5,8 @@ import types
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 if TYPE_CHECKING:
     from tfsteps.systems.kubernetes.preflight.references import Reference
 
@@ -13,6 +15,29 @@ Document = Mapping[str, Any]
 PIPELINES_1_MACRO = r"\[\[(?:ScheduledTime|CurrentTime|RunUUID|Index)[^\]]*\]\]"
 KUBEFLOW_MACRO = r"\{\{\s*\$[^{}]*\}\}"
 ARGO_MACRO = r"\{\{\s*workflow\.[^{}]*\}\}"
+
+SETTINGS = "settings"
+"""In `PipelineTask.missing`: what the author set on the task."""
+
+
+class PipelineTask(msgspec.Struct, frozen=True, kw_only=True):
+    """One task of a compiled pipeline, to be run by itself.
+
+    Attributes:
+        step: The step of tfsteps that it runs, such as `train`; empty = another program.
+        inputs: The inputs of the step by name, defaults included; those in `missing` are left out.
+        missing: For each input without a value, the names of the values to supply: `{"data": ["prepare.file"]}`.
+        names: The names of all values that can be supplied, beside the inputs of the pipeline.
+        settings: What the author set on the task, as a partial job.
+        warnings: Sentences about settings that the job does not get.
+    """
+
+    step: str
+    inputs: Mapping[str, Any]
+    missing: Mapping[str, Sequence[str]]
+    names: Collection[str]
+    settings: Mapping[str, Any] = {}
+    warnings: Sequence[str] = ()
 
 
 class Authoring(abc.ABC):
@@ -70,3 +95,23 @@ class Authoring(abc.ABC):
         An empty namespace is the one of the command.
         """
         yield from ()
+
+    def task_paths(self, documents: Sequence[Document]) -> list[str]:  # noqa: ARG002
+        """Return the tasks of a compiled pipeline that start a container: their names from the outermost, with `/`."""
+        return []
+
+    def task(self, documents: Sequence[Document], path: str, values: Mapping[str, str], run: str) -> PipelineTask:
+        """Return one task of a compiled pipeline.
+
+        Args:
+            documents: The compiled pipeline.
+            path: One of its `task_paths`.
+            values: Values as text, by name: inputs of the pipeline, `epochs`; what only a run knows, such as outputs of
+                other tasks, `prepare.file`; and inputs of the task that replace those of the pipeline, `train.data`.
+            run: Id of the run, in place of that of a run of the pipeline.
+
+        Raises:
+            CommandError: The pipeline has no such input, or a value is not of its type.
+            SpecError: The same, of an input of the task.
+        """
+        raise NotImplementedError

@@ -106,6 +106,14 @@ def new_run_id(stem: str = "") -> str:
     return f"{readable}-{unique}" if readable else unique
 
 
+def task_run_id(mode: str, pipeline: str, task: str) -> str:
+    """Return the id of the runs of one task of a pipeline by itself, always the same: `run-mnist-train`.
+
+    At most 63 characters, as it is a label. If it had to be cleaned or cut, it ends with a hash of the whole.
+    """
+    return label_value(f"{mode}-{pipeline}-{task}")
+
+
 def label_value(text: str) -> str:
     """Return `text` as a label value: unchanged if Kubernetes allows it, else cleaned, cut, and with a hash of it."""
     if len(text) <= _LABEL_LENGTH and re.fullmatch(r"[A-Za-z0-9]([-\w.]*[A-Za-z0-9])?", text, re.ASCII):

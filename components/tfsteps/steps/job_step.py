@@ -137,16 +137,32 @@ def launch_request(task: StepTask) -> LaunchRequest:
         LaunchError: The number of the attempt cannot be determined.
     """
     inputs = task.parameters
-    plain = plain_job(inputs, partial_job(inputs.get("task_config"))) | unpacked_code(inputs)
-    job = spec.from_plain(plain, SOURCE, registry.options())
-    job = with_data(job, inputs.get("data") or "")  # after validation, which forbids TFSTEPS_ variables in a job
-    job = with_step_variables(job, os.environ)
+    job = with_step_variables(training_job(inputs, partial_job(inputs.get("task_config"))), os.environ)
     identity = task.identity()
     system = find_system(inputs.get("system") or "auto", task=identity)
     if isinstance(system, HasSettings):
         job = system.with_settings(job, registry.options())
     attempt = system.attempt(identity.run, identity.task)
     return LaunchRequest(job, system, msgspec.structs.replace(identity, attempt=attempt))
+
+
+def training_job(
+    inputs: Mapping[str, Any], settings: Mapping[str, Any], source: str = SOURCE, overrides: Sequence[str] = ()
+) -> TrainingJob:
+    """Return the job that the inputs of a `train` or `launch` step describe.
+
+    Args:
+        inputs: The inputs by name.
+        settings: What the author set on the task, as a partial job.
+        source: Where it comes from, for messages.
+        overrides: Fields that are replaced, as `--set` takes them.
+
+    Raises:
+        SpecError: It is not a valid job.
+    """
+    plain = plain_job(inputs, settings) | unpacked_code(inputs)
+    job = spec.from_plain(plain, source, registry.options(), overrides)
+    return with_data(job, inputs.get("data") or "")  # after validation, which forbids TFSTEPS_ variables in a job
 
 
 @contextlib.contextmanager

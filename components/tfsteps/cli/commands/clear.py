@@ -2,8 +2,8 @@
 
 import contextlib
 import shlex
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -26,6 +26,9 @@ from tfsteps.runs.location import Location
 from tfsteps.runs.retention import read_records
 from tfsteps.spec import format_bytes
 
+if TYPE_CHECKING:
+    from tfsteps.cli.clearing import Clearing
+
 
 def clear(
     run: Annotated[
@@ -47,33 +50,88 @@ def clear(
     explicit = Place(on or Location.KUBERNETES, context, namespace) if on or context or namespace else None
     if explicit and explicit.on == Location.LOCAL:
         explicit = None
-    from tfsteps.cli.clearing import clearing  # noqa: PLC0415  it imports the client of clusters
+    clear_run(_resolved(run, explicit), explicit, on, context, yes=yes, dry_run=dry_run)
 
-    run_id = _resolved(run, explicit)
-    jobs = LocalBackend().jobs(run_id)
-    with contextlib.ExitStack() as stack:
-        recorded = [] if on == Location.LOCAL else _recorded_places(jobs, context)
-        places = list(dict.fromkeys([*([explicit] if explicit else []), *recorded]))
-        parts = [stack.enter_context(clearing(place, run_id)) for place in places]
-        lines = [*_launchers(jobs), *(line for part in parts for line in part.lines()), *_records(run_id)]
-        if not lines:
-            where = " or ".join([*(f"with{place.options}" for place in places), f"in {store.home()}"])
-            print(f"run {clean(run_id)}: nothing to clear {where}")
+
+def clear_run(run: str, explicit: Place | None, on: str | None, context: str, *, yes: bool, dry_run: bool) -> None:
+    """Show everything of a run, and remove it with the user's consent; arguments as for `contents`.
+
+    Raises:
+        CommandError: There is no consent, or something is left.
+    """
+    with contents(run, explicit, on, context) as there:
+        if not (lines := there.lines()):
+            print(f"run {clean(run)}: nothing to clear {there.where}")
             return
-        print("\n".join([f"run {clean(run_id)}: {'would be' if dry_run else 'to be'} removed", *_indented(lines)]))
-        for warning in dict.fromkeys(text for part in parts for text in part.warnings()):
+        print("\n".join([f"run {clean(run)}: {'would be' if dry_run else 'to be'} removed", *_indented(lines)]))
+        for warning in there.warnings():
             warn(warning)
         if dry_run:
             return
-        instead = f"nothing was removed: without a terminal, add --yes: `tfsteps clear {shlex.quote(run_id)} --yes`"
+        instead = f"nothing was removed: without a terminal, add --yes: `tfsteps clear {shlex.quote(run)} --yes`"
         if not confirmed("Remove all of this?", yes=yes, without_terminal=instead):
             say("nothing was removed")
             return
-        _stop([job for job in jobs if not job.alive.no])
-        if errors := [error for part in parts for error in part.clear()]:
+        there.remove()
+    print(f"run {clean(run)} cleared")
+
+
+@contextlib.contextmanager
+def contents(run: str, explicit: Place | None, on: str | None, context: str) -> "Iterator[Contents]":
+    """Yield what a run has.
+
+    Args:
+        run: Its id.
+        explicit: Where to look beside this machine; None = only where its records say that it is.
+        on: The option `--on`: LOCAL = look at no other place; None = not used.
+        context: Context of the kubeconfig for the places of the records; empty = the current one.
+
+    Raises:
+        CommandError: A place cannot be asked.
+    """
+    from tfsteps.cli.clearing import clearing  # noqa: PLC0415  it imports the client of clusters
+
+    jobs = LocalBackend().jobs(run)
+    recorded = [] if on == Location.LOCAL else _recorded_places(jobs, context)
+    places = list(dict.fromkeys([*([explicit] if explicit else []), *recorded]))
+    with contextlib.ExitStack() as stack:
+        yield Contents(run, jobs, places, [stack.enter_context(clearing(place, run)) for place in places])
+
+
+class Contents(NamedTuple):
+    """What a run has on this machine and in other places.
+
+    Attributes:
+        run: Its id.
+        jobs: What this machine records.
+        places: The other places.
+        parts: What is there, in the same order.
+    """
+
+    run: str
+    jobs: Sequence[LocalJob]
+    places: Sequence[Place]
+    parts: "Sequence[Clearing]"
+
+    @property
+    def where(self) -> str:
+        """The places as a user names them."""
+        return " or ".join([*(f"with{place.options}" for place in self.places), f"in {store.home()}"])
+
+    def lines(self) -> list[str]:
+        """Return a line for each thing that is removed; empty = there is nothing."""
+        return [*_launchers(self.jobs), *(line for part in self.parts for line in part.lines()), *_records(self.run)]
+
+    def warnings(self) -> list[str]:
+        """Return why something may come back or remain."""
+        return list(dict.fromkeys(text for part in self.parts for text in part.warnings()))
+
+    def remove(self) -> None:
+        """Stop and remove everything, the records last. CommandError if something is left; the records are kept."""
+        _stop([job for job in self.jobs if not job.alive.no])
+        if errors := [error for part in self.parts for error in part.clear()]:
             raise CommandError("; ".join([*errors, "the rest was removed; fix the cause and retry"]), ExitCode.PLATFORM)
-    rm.fail([error] if (error := rm.remove(run_id)) else [])
-    print(f"run {clean(run_id)} cleared")
+        rm.fail([error] if (error := rm.remove(self.run)) else [])
 
 
 def _resolved(text: str, place: Place | None) -> str:

@@ -1,6 +1,7 @@
 """`tfsteps debug`: everything that helps to find out what a run is doing, or why it failed."""
 
 import collections
+import functools
 import pathlib
 import shlex
 import time
@@ -13,12 +14,12 @@ from tfsteps.backends.base import Section
 from tfsteps.backends.errors import CommandError
 from tfsteps.backends.find import Selection
 from tfsteps.backends.open import located, open_backend
-from tfsteps.cli.commands.hold import launch_held
+from tfsteps.cli.commands.hold import held_plan, launch_held
 from tfsteps.cli.commands.rerun import recorded, recorded_input
 from tfsteps.cli.commands.runs import AttemptNumber, RunId, Task
 from tfsteps.cli.job_input import read_file
 from tfsteps.cli.place_options import AllNamespaces, Context, From, Namespace, OnOption
-from tfsteps.cli.plan import choose
+from tfsteps.cli.plan import choose, make_plan
 from tfsteps.console.outputs import REPLICA_COLUMNS, headline, print_table, replica_row, results
 from tfsteps.console.text import clean, duration
 from tfsteps.runs.events import State
@@ -70,7 +71,8 @@ def debug(
             selection = Selection(run, task)
             job_input = recorded_input(*recorded(selection, located(selection, on, context, namespace, records=from_)))
         name, where = choose(on, system, context, namespace)
-        launch_held(job_input, hold, name, where)
+        plan = functools.partial(make_plan, job_input, name, where, None, None)
+        launch_held(*held_plan(plan, hold), where)
     if system is not None:
         raise CommandError(f"--system {system} says where to launch a job; add --hold, or leave it out")
     selection = Selection(run, task, attempt)

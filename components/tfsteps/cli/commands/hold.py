@@ -1,15 +1,14 @@
 """`tfsteps debug --hold`: a job whose replicas sleep in place of their programs, for a shell beside them."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 import typer
 
 from tfsteps.backends.errors import CommandError
 from tfsteps.backends.place import Place
-from tfsteps.cli.job_input import JobInput
-from tfsteps.cli.plan import make_plan
+from tfsteps.cli.plan import Plan
 from tfsteps.console.outputs import verdict
 from tfsteps.launcher.failure import exit_code
 from tfsteps.launcher.lifecycle import launch
@@ -25,28 +24,33 @@ _SLEEP = ("sh", "-c", "exec 2>/dev/null; trap 'kill $!; exit 143' TERM INT; whil
 _GONE = {ReplicaState.SUCCEEDED, ReplicaState.FAILED, ReplicaState.STOPPED}
 
 
-def launch_held(job_input: JobInput, roles: str, system: str, place: Place) -> None:
-    """Launch a job with some of its roles held, print how to get a shell in each replica, and follow it to its end.
+def held_plan(plan: Callable[..., Plan], roles: str, total: float | None = None) -> tuple[Plan, dict[RoleName, str]]:
+    """Return the plan of a job with some of its roles held, and the command lines that these would run.
 
     Args:
-        job_input: The job.
+        plan: Given `change`, returns the plan of a job; as `make_plan`, whose errors it raises.
         roles: Names of roles with commas between, or `all`.
-        system: Name of the job system.
-        place: Where to launch.
+        total: Seconds after which the job is ended; None = its own deadline `total`.
 
     Raises:
-        SpecError: The job is wrong, or this system cannot run it.
         CommandError: It has no such role.
-        LaunchError: It could not be launched.
-        Exit: It has ended, with the exit code of its end.
     """
     programs: dict[RoleName, str] = {}
 
     def change(job: TrainingJob, on: str) -> TrainingJob:
         programs.update((name, program(job, name)) for name in chosen(job, roles))
-        return held(job, list(programs), on)
+        return held(job, list(programs), on, total)
 
-    plan = make_plan(job_input, system, place, None, None, change=change)
+    return plan(change=change), programs
+
+
+def launch_held(plan: Plan, programs: dict[RoleName, str], place: Place) -> None:
+    """Launch a job of `held_plan`, print how to get a shell in each held replica, and follow it to its end.
+
+    Raises:
+        LaunchError: It could not be launched.
+        Exit: It has ended, with the exit code of its end.
+    """
     printer = Printer()
     printer.say(f"run {plan.identity.run}")
     for warning in plan.system.warnings(plan.job):
@@ -74,9 +78,9 @@ def program(job: TrainingJob, name: RoleName) -> str:
     return shlex.join(job.resolved_roles()[name].program)
 
 
-def held(job: TrainingJob, roles: Sequence[RoleName], system: str) -> TrainingJob:
-    """Return a job whose `roles` sleep until they are stopped; of its deadlines only `total` is kept."""
-    job = msgspec.structs.replace(job, deadlines=Deadlines(total=job.deadlines.total), tensorboard=None)
+def held(job: TrainingJob, roles: Sequence[RoleName], system: str, total: float | None = None) -> TrainingJob:
+    """Return a job whose `roles` sleep until they are stopped; of its deadlines only `total` is kept, or replaced."""
+    job = msgspec.structs.replace(job, deadlines=Deadlines(total=total or job.deadlines.total), tensorboard=None)
     if native := registry.held(system, job, dict.fromkeys(roles, _SLEEP)):
         return native
     sleeping = {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from tfsteps.engines.authoring import KUBEFLOW_MACRO, PIPELINES_1_MACRO, Authoring, Document
+from tfsteps.engines.authoring import KUBEFLOW_MACRO, PIPELINES_1_MACRO, Authoring, Document, PipelineTask
 
 if TYPE_CHECKING:
     from tfsteps.systems.kubernetes.preflight.references import Reference
@@ -80,6 +80,18 @@ class ArgoAuthoring(Authoring):
 
         for manifest in filter(_is_argos, documents):
             yield str(manifest["metadata"].get("namespace") or ""), list(pod_references(manifest))
+
+    def task_paths(self, documents: Sequence[Document]) -> list[str]:
+        """Return the tasks that start a container."""
+        from tfsteps.engines.argo import tasks  # noqa: PLC0415  one engine is enough
+
+        return tasks.task_paths(documents)
+
+    def task(self, documents: Sequence[Document], path: str, values: Mapping[str, str], run: str) -> PipelineTask:
+        """Return a task with the inputs of its step."""
+        from tfsteps.engines.argo import tasks  # noqa: PLC0415
+
+        return tasks.pipeline_task(documents, path, values, run)
 
 
 def _is_argos(document: Any) -> bool:

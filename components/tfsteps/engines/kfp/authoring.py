@@ -4,10 +4,10 @@ import pathlib
 import sys
 import tempfile
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tfsteps.engines.authoring import Authoring, Document
+from tfsteps.engines.authoring import Authoring, Document, PipelineTask
 
 if TYPE_CHECKING:
     from tfsteps.systems.kubernetes.preflight.references import Reference
@@ -62,6 +62,18 @@ class KubeflowAuthoring(Authoring):
         from tfsteps.engines.kfp.pod_references import NAMESPACE, pod_references  # noqa: PLC0415
 
         yield NAMESPACE, list(pod_references(documents, {}))
+
+    def task_paths(self, documents: Sequence[Document]) -> list[str]:
+        """Return the tasks that start a container."""
+        from tfsteps.engines.kfp import tasks  # noqa: PLC0415  one engine is enough
+
+        return tasks.task_paths(documents)
+
+    def task(self, documents: Sequence[Document], path: str, values: Mapping[str, str], run: str) -> PipelineTask:
+        """Return a task with the inputs of its step."""
+        from tfsteps.engines.kfp import tasks  # noqa: PLC0415
+
+        return tasks.pipeline_task(documents, path, values, run)
 
 
 def compiled_text(pipeline: Any) -> str:

@@ -1,10 +1,12 @@
 """A compiled pipeline as calls: each task of each graph, and its inputs as far as they are known before the run."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 Node = Mapping[str, Any]
+Supply = Callable[[str, str], Any]
+"""Given the name and the type of a value that only a run knows, such as `prepare.file`, returns it, else UNKNOWN."""
 
 PROGRAM = re.compile(r"tfsteps\.steps\.(?P<step>\w+)\.launcher")
 """Module of the program that a step's container starts."""
@@ -17,6 +19,9 @@ UNKNOWN = object()
 
 STRING = "STRING"
 
+_KEY = re.compile(r"""parseJson\(string_value\)\[(["'])(.+)\1\]""")
+"""The expression that selects a key of a loop's item."""
+
 
 class Value(NamedTuple):
     """What an input receives.
@@ -27,6 +32,8 @@ class Value(NamedTuple):
         template: A list or mapping with placeholders in it, which the back end fills in as text; None = it has none.
         optional: The pipeline's input it comes from, if a run may leave that out and it has no default; else empty.
         origin: Where it comes from, for messages.
+        name: What users call it: an input of the pipeline, `epochs`; an output of a task, `prepare.file`; an item of a
+            loop, `for-loop-1.item`; empty = it has no name.
     """
 
     type: str = ""
@@ -34,6 +41,7 @@ class Value(NamedTuple):
     template: Any = None
     optional: str = ""
     origin: str = ""
+    name: str = ""
 
 
 class Call(NamedTuple):
@@ -47,7 +55,7 @@ class Call(NamedTuple):
         executor_label: Its name in the platform settings; empty for a graph.
         inputs: The parameters that the task passes, by name.
         siblings: The tasks of its graph, itself among them, by name.
-        graph: The names of the inputs of its graph.
+        graph: The inputs of its graph, by name.
         artifacts: Of input artifacts that a step of tfsteps writes, the step and its output: `("train", "model")`.
     """
 
@@ -58,7 +66,7 @@ class Call(NamedTuple):
     executor_label: str
     inputs: Mapping[str, Value]
     siblings: Mapping[str, Node]
-    graph: frozenset[str]
+    graph: Mapping[str, Value]
     artifacts: Mapping[str, tuple[str, str]]
 
     @property
@@ -78,19 +86,21 @@ def _step(container: Node) -> str:
     return next((program["step"] for program in programs if program), "")
 
 
-def calls(spec: Node, arguments: Mapping[str, Any] | None = None) -> Iterator[Call]:
+def calls(spec: Node, arguments: Mapping[str, Any] | None = None, supply: Supply | None = None) -> Iterator[Call]:
     """Yield every task, the graph before the tasks in it; a graph that is used twice yields its tasks twice.
 
     Args:
         spec: The compiled pipeline.
         arguments: The inputs of a run by name, those that are left out at their defaults; None = not known yet.
+        supply: Supplies values that only a run knows, to call one task by itself: then the conditions around a task
+            are taken to hold. None = they stay unknown.
 
     Raises:
         ValueError: A graph contains itself.
     """
     inputs = parameters(spec["root"])
     values = {name: _argument(name, declared, arguments) for name, declared in inputs.items()}
-    yield from _calls(spec, spec["root"], values, {}, ())
+    yield from _calls(spec, spec["root"], values, {}, (), supply=supply)
 
 
 def _argument(name: str, declared: Node, arguments: Mapping[str, Any] | None) -> Value:
@@ -99,7 +109,7 @@ def _argument(name: str, declared: Node, arguments: Mapping[str, Any] | None) ->
     optional = name if left_out(declared) and value is UNKNOWN else ""
     if "[[" in str(value):  # such as [[ScheduledTime]], which back ends replace in the arguments of some runs
         value = UNKNOWN
-    return Value(declared["parameterType"], value, optional=optional, origin=f"the pipeline's {name!r}")
+    return Value(declared["parameterType"], value, optional=optional, origin=f"the pipeline's {name!r}", name=name)
 
 
 def parameters(component: Node) -> Mapping[str, Node]:
@@ -146,6 +156,8 @@ def _calls(
     arguments: Mapping[str, Value],
     given: Mapping[str, tuple[str, str]],
     outer: tuple[tuple[str, str], ...],
+    *,
+    supply: Supply | None,
 ) -> Iterator[Call]:
     """Yield the tasks of a graph and those within; `outer` has the task and the component of each graph around it."""
     tasks = graph.get("dag", {}).get("tasks", {})
@@ -156,16 +168,15 @@ def _calls(
             raise ValueError(f"the graph {used} contains itself")
         component = spec.get("components", {}).get(used, {})
         sources = task.get("inputs", {}).get("parameters", {})
-        inputs = {key: _value(source, arguments, tasks, spec) for key, source in sources.items()}
+        inputs = {key: _value(source, arguments, tasks, spec, supply) for key, source in sources.items()}
         label = component.get("executorLabel", "")
         path = (*outer, (name, used))
         where, executor = "/".join(task for task, _ in path), executors.get(label, {})
         sent = task.get("inputs", {}).get("artifacts", {})
         artifacts = {key: written for key, source in sent.items() if (written := _writer(source, given, tasks, spec))}
-        of_graph = frozenset(parameters(graph))
-        call = Call(where, task, component, executor, label, inputs, tasks, of_graph, artifacts)
+        call = Call(where, task, component, executor, label, inputs, tasks, arguments, artifacts)
         yield call
-        yield from _calls(spec, component, _within(call), artifacts, path)
+        yield from _calls(spec, component, _within(call, supply), artifacts, path, supply=supply)
 
 
 def _writer(
@@ -192,7 +203,9 @@ def _writer(
     return (step, key) if step else None
 
 
-def _value(source: Node, inputs: Mapping[str, Value], tasks: Mapping[str, Node], spec: Node) -> Value:
+def _value(
+    source: Node, inputs: Mapping[str, Value], tasks: Mapping[str, Node], spec: Node, supply: Supply | None
+) -> Value:
     """Return what a task's input receives."""
     match source:
         case {"runtimeValue": {"constant": str(text)}} if "{{$" in text:
@@ -203,32 +216,44 @@ def _value(source: Node, inputs: Mapping[str, Value], tasks: Mapping[str, Node],
             return Value(kind(constant), constant, origin="a constant")
         case {"componentInputParameter": name}:
             value = inputs.get(name, Value())
-            # What an expression selects is JSON of a type that only the run knows.
-            return Value(optional=value.optional) if "parameterExpressionSelector" in source else value
+            selector = source.get("parameterExpressionSelector")
+            return value if selector is None else _selected(value, selector, supply)
         case {"taskOutputParameter": {"producerTask": producer, "outputParameterKey": key}}:
             component = spec.get("components", {}).get(tasks[producer]["componentRef"]["name"], {})
             declared = component.get("outputDefinitions", {}).get("parameters", {}).get(key, {})
             looped = "parameterIterator" in tasks[producer]  # collected: the type is that of the list
             type_ = "LIST" if looped else declared.get("parameterType", "")
-            return Value(type_, origin=f"{producer}'s output {key!r}")
+            name = f"{producer}.{key}"
+            constant = supply(name, type_) if supply else UNKNOWN
+            return Value(type_, constant, origin=f"{producer}'s output {key!r}", name=name)
         case _:
             return Value()
 
 
-def _within(call: Call) -> Mapping[str, Value]:
+def _selected(value: Value, selector: str, supply: Supply | None) -> Value:
+    """Return what an expression selects of a value: JSON of a type that only the run knows."""
+    key = _KEY.fullmatch(selector)
+    item = value.constant if supply and key and isinstance(value.constant, Mapping) else {}
+    return Value(constant=item.get(key and key[2], UNKNOWN), optional=value.optional, name=value.name)
+
+
+def _within(call: Call, supply: Supply | None) -> Mapping[str, Value]:
     """Return the inputs of a graph as the tasks in it see them, of the types that it declares."""
     seen = {}
     item = call.task.get("parameterIterator", {}).get("itemInput")
     for name, declared in parameters(call.component).items():
         if name == item:
-            value = Value(origin=f"an item of the loop {call.name}")
+            of_loop = f"{call.name.rpartition('/')[2]}.item"
+            constant = supply(of_loop, declared["parameterType"]) if supply else UNKNOWN
+            value = Value(constant=constant, origin=f"an item of the loop {call.name}", name=of_loop)
         elif name in call.inputs:
             value = call.inputs[name] if declared.get("isOptional") else call.inputs[name]._replace(optional="")
         elif "defaultValue" in declared:
             value = Value(constant=declared["defaultValue"], origin="a default")
         else:
             value = Value(optional=name if left_out(declared) else "")
-        if "condition" in call.task.get("triggerPolicy", {}):  # whether it runs may depend on the same values
+        # whether it runs may depend on the same values
+        if "condition" in call.task.get("triggerPolicy", {}) and not supply:
             value = value._replace(constant=UNKNOWN)
         seen[name] = value._replace(type=declared["parameterType"])
     return seen

@@ -37,7 +37,7 @@ def typed(
         if not definition.get("isOptional") and "defaultValue" not in definition
     ]
     check_names(parameters, inputs, [name for name in needed if name not in known])
-    return {name: _typed(name, text, inputs[name]["parameterType"]) for name, text in parameters.items()}
+    return {name: decoded(name, text, inputs[name]["parameterType"]) for name, text in parameters.items()}
 
 
 _TYPES: dict[str, Any] = {
@@ -63,7 +63,8 @@ _NAMES = {
 }
 
 
-def _typed(name: str, text: str, kind: str) -> Any:
+def decoded(name: str, text: str, kind: str) -> Any:
+    """Return the value of `--param name=text` for an input of this type. CommandError if it is not of that."""
     if kind not in _TYPES:
         return text
     try:

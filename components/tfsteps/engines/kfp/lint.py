@@ -1,7 +1,7 @@
 """Finds, in a compiled pipeline, what works with kfp.local but fails on a cluster. Needs no kfp."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tfsteps.engines.kfp import driver_rules
@@ -29,7 +29,7 @@ def problems(compiled: str, arguments: Mapping[str, Any] | None = None) -> list[
     from tfsteps.engines.kfp import artifact_rules, caching, step_rules  # noqa: PLC0415  who writes pipelines imports it
 
     spec, *platforms = documents(compiled)
-    sentences, settings = [], _settings(platforms)
+    sentences, settings = [], platform_settings(platforms)
     executors = spec.get("deploymentSpec", {}).get("executors", {})
     for name, component in spec.get("components", {}).items():
         if executor := executors.get(component.get("executorLabel")):
@@ -80,7 +80,7 @@ def warnings(compiled: str) -> list[str]:
     from tfsteps.engines.kfp import caching, step_rules  # noqa: PLC0415  who writes pipelines imports this module
 
     spec, *platforms = documents(compiled)
-    sentences, settings = [], _settings(platforms)
+    sentences, settings = [], platform_settings(platforms)
     for call in calls(spec):
         rules = (
             _image(call.container.get("image", "")),
@@ -93,7 +93,7 @@ def warnings(compiled: str) -> list[str]:
     return sentences
 
 
-def _settings(platforms: list[Node]) -> dict[str, Node]:
+def platform_settings(platforms: Sequence[Node]) -> dict[str, Node]:
     """Return what kfp.kubernetes set on tasks, by the label of their executor."""
     settings: dict[str, Node] = {}
     for platform in platforms:
@@ -160,7 +160,7 @@ def _not_handed_on(call: Call, settings: Node) -> Iterator[str]:
     The driver fails the task. Source: Kubeflow Pipelines 2.15 and 2.17, `backend/src/v2/driver/resolve.go`.
     """
     for setting, value in settings.items():
-        for name in sorted(set(_component_inputs(value)) - call.graph):
+        for name in sorted(set(_component_inputs(value)) - call.graph.keys()):
             yield (
                 f"{setting} takes the input {name!r}, which the condition, loop or exit handler around the task does "
                 "not have, and the driver fails; compile it with kfp 2.16.1 or newer"

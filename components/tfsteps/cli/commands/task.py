@@ -1,0 +1,208 @@
+"""`tfsteps task`: runs or debugs one task of a pipeline by itself, before the whole pipeline."""
+
+import contextlib
+import enum
+import functools
+import shlex
+from collections.abc import Mapping
+from typing import Annotated
+
+import typer
+
+from tfsteps.backends.errors import CommandError
+from tfsteps.backends.find import Selection
+from tfsteps.backends.open import located, open_backend
+from tfsteps.backends.place import Place, on_of
+from tfsteps.cli.commands import single_task
+from tfsteps.cli.commands.clear import clear_run, contents
+from tfsteps.cli.commands.compile import PipelineName
+from tfsteps.cli.commands.hold import held_plan, launch_held
+from tfsteps.cli.commands.logs import logs
+from tfsteps.cli.commands.run import Detach, RunDryRun, SystemName
+from tfsteps.cli.commands.single_task import DEBUG, RUN, SingleTask
+from tfsteps.cli.commands.submit import parse_parameters
+from tfsteps.cli.detach import detach as start_detached
+from tfsteps.cli.foreground import Display, TensorBoardChoice, run_plan
+from tfsteps.cli.job_input import Overrides
+from tfsteps.cli.place_options import Context, Namespace, OnOption
+from tfsteps.cli.plan import Plan, choose, make_plan, print_plan
+from tfsteps.console.messages import say
+from tfsteps.console.text import clean
+from tfsteps.launcher.exit_codes import ExitCode
+from tfsteps.runs.location import Location
+from tfsteps.runs.status import Status
+from tfsteps.spec import RoleName
+from tfsteps.spec.units import parse_duration
+from tfsteps.systems import registry
+
+_HOLD = "2h"
+
+
+class Action(enum.StrEnum):
+    """What `tfsteps task` does."""
+
+    RUN = "run"
+    DEBUG = "debug"
+    LOGS = "logs"
+    CLEAR = "clear"
+
+
+def task(
+    action: Annotated[
+        Action,
+        typer.Argument(
+            help="run: run the task's job to its end. debug: hold its replicas, for a shell in each. logs: print the "
+            "log of the newer one. clear: remove everything of both."
+        ),
+    ],
+    pipeline: Annotated[
+        str,
+        typer.Argument(
+            metavar="PIPELINE",
+            help="A program (.py), or what `tfsteps compile` made of one; or a run, by its id or name.",
+        ),
+    ],
+    name: Annotated[str, typer.Argument(metavar="TASK", help="Name of the task: a train or launch step.")],
+    *,
+    program: PipelineName = None,
+    params: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--param",
+            "-p",
+            metavar="NAME=VALUE",
+            help="An input of the pipeline, `epochs=3`; an output of another task, `prepare.file=/data`; an item of a "
+            "loop, `for-loop-1.item=0.1`; an input of this task, `train.workers=1`. Repeatable.",
+        ),
+    ] = None,
+    overrides: Overrides = None,
+    on: OnOption = None,
+    system: SystemName = None,
+    context: Context = "",
+    namespace: Namespace = "",
+    replace: Annotated[
+        bool, typer.Option("--replace", help="run, debug: stop and remove the earlier one if it still runs.")
+    ] = False,
+    hold: Annotated[
+        str | None, typer.Option(metavar="ROLES", help="debug: hold these roles, with commas.", show_default="all")
+    ] = None,
+    hold_for: Annotated[
+        str | None,
+        typer.Option("--for", metavar="DURATION", help="debug: end the job after this time.", show_default=_HOLD),
+    ] = None,
+    detach: Detach = False,
+    dry_run: RunDryRun = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="logs: go on until the job has ended.")] = False,
+    tail: Annotated[int | None, typer.Option(min=0, help="logs: begin with the last lines, as many as this.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="clear: do not ask.")] = False,
+) -> None:
+    """Run one task of a pipeline by itself, debug it, print its log, or remove what it left.
+
+    The job is what the pipeline would run. Values that only a run of the pipeline has, such as the outputs of other
+    tasks, are set by -p; a run in place of the file has them already.
+
+    The id of the run is always the same: `run-PIPELINE-TASK`, or `debug-PIPELINE-TASK`. A new one replaces an earlier
+    one that has ended: its job, log and records are removed. One that still runs is replaced only with --replace.
+    """
+    launching = (Action.RUN, Action.DEBUG)
+    options: dict[tuple[Action, ...], dict[str, object]] = {
+        launching: {
+            "--param": params,
+            "--set": overrides,
+            "--system": system,
+            "--replace": replace,
+            "--detach": detach,
+        },
+        (*launching, Action.CLEAR): {"--dry-run": dry_run},
+        (Action.DEBUG,): {"--hold": hold, "--for": hold_for},
+        (Action.LOGS,): {"--follow": follow, "--tail": tail is not None},
+        (Action.CLEAR,): {"--yes": yes},
+    }
+    _check_options(action, options)
+    is_file = single_task.is_file(pipeline)
+    if params and not is_file:
+        raise CommandError("--param is for the file of a pipeline; a run has its values: write --set PATH=VALUE")
+    known_at = None if is_file else located(Selection(pipeline, name), on, context, namespace)
+    chosen, place = choose(known_at.on if known_at else on, system, context, namespace)
+    single = single_task.of_run(pipeline, name, place) if known_at else single_task.of_file(pipeline, program, name)
+    if action is Action.CLEAR:
+        for mode in (RUN, DEBUG):
+            clear_run(single.run_id(mode), _elsewhere(place), on, context, yes=yes, dry_run=dry_run)
+        return
+    if action is Action.LOGS:
+        run = _newest(single, place, pipeline)
+        logs(run, task=[single.name], follow=follow, tail=tail, on=on, context=context, namespace=namespace)
+        return
+    run = single.run_id(RUN if action is Action.RUN else DEBUG)
+    if known_at:
+        job = single_task.job_of_run(pipeline, name, place, overrides or [])
+    else:
+        values = parse_parameters(params or [])
+        job = single_task.job_of_file(single, run, values, overrides or [], here=place.on == Location.LOCAL)
+    if system is None and job.system and on_of(registry.location(job.system)) == place.on:
+        chosen = job.system
+    plan = functools.partial(
+        make_plan,
+        job.source,
+        chosen,
+        place,
+        run,
+        single.name,
+        dry_run=dry_run,
+        replace=replace,
+    )
+    if action is Action.DEBUG:
+        made, programs = held_plan(plan, "all" if hold is None else hold, _seconds(hold_for or _HOLD))
+    else:
+        made, programs = plan(), {}
+    if dry_run:
+        print_plan(made, as_json=False)
+        return
+    _remove(run, place, context)  # the job is right, and without --replace nothing of the task runs
+    raise typer.Exit(_start(made, programs, place, detach=detach))
+
+
+def _start(plan: Plan, programs: dict[RoleName, str], place: Place, *, detach: bool) -> ExitCode:
+    """Launch a job; with `programs`, the roles in it are held. Return the exit code of the command."""
+    if detach:
+        return start_detached(plan, place, Display(), TensorBoardChoice())
+    if programs:
+        launch_held(plan, programs, place)
+    return run_plan(plan, place.on, Display(), TensorBoardChoice())
+
+
+def _elsewhere(place: Place) -> Place | None:
+    return None if place.on == Location.LOCAL else place
+
+
+def _check_options(action: Action, options: Mapping[tuple[Action, ...], Mapping[str, object]]) -> None:
+    """Raise CommandError for an option that is used and that is about other actions."""
+    for actions, named in options.items():
+        if action not in actions and (used := [option for option, value in named.items() if value]):
+            raise CommandError(f"{used[0]} is for `task {' or '.join(actions)}`; leave it out")
+
+
+def _remove(run: str, place: Place, context: str) -> None:
+    """Stop and remove everything of an earlier run of the task. CommandError if something is left."""
+    with contents(run, _elsewhere(place), None, context) as earlier:
+        if lines := earlier.lines():
+            say(f"removing the earlier run {clean(run)}: {', '.join(line.strip() for line in lines)}")
+            earlier.remove()
+
+
+def _newest(single: SingleTask, place: Place, pipeline: str) -> str:
+    """Return the id of the newer one of the runs that the task has by itself. CommandError if there is none."""
+    with open_backend(place, gone=True) as backend:
+        jobs = [job for mode in (RUN, DEBUG) for job in backend.jobs(single.run_id(mode))]
+    if not jobs:
+        command = f"tfsteps task run {shlex.quote(pipeline)} {shlex.quote(single.name)}{place.options}"
+        raise CommandError(f"task {single.name!r} has no run of its own here; `{command}` runs it")
+    newest: Status = max((job.status for job in jobs), key=lambda status: status.created)
+    return newest.identity.run
+
+
+def _seconds(text: str) -> float:
+    with contextlib.suppress(ValueError):
+        if seconds := parse_duration(text):
+            return seconds
+    raise CommandError(f"--for {text!r} is not a duration; write one such as 30m or 2h")

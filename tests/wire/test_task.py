@@ -1,0 +1,193 @@
+"""`tfsteps task --on kubernetes`: the job of one task in the cluster, and what its next run and `clear` remove."""
+
+import copy
+import json
+
+import pytest
+
+from tests.unit.cli.command import tfsteps
+from tests.unit.cli.jobs_on_cluster import pod_of, tfjob, write_kubeconfig
+from tests.wire.scripted import Answer, refusal, serve
+from tfsteps.runs.identity import MANAGED_BY, RUN_ID, TASK
+from tfsteps.systems.kubernetes.cleanup.retention import JOB as ANNOTATION
+
+WORKFLOW = """
+apiVersion: argoproj.io/v1alpha1
+kind: Workflow
+metadata: {generateName: nightly-}
+spec:
+  entrypoint: main
+  arguments: {parameters: [{name: epochs, value: 2}]}
+  templates:
+    - name: main
+      dag:
+        tasks:
+          - {name: prepare, template: prepare}
+          - name: train
+            depends: prepare
+            templateRef: {name: tfsteps, template: train}
+            arguments:
+              parameters:
+                - {name: name, value: mnist}
+                - {name: image, value: "acme/mnist:1"}
+                - {name: command, value: '["python", "train.py"]'}
+                - {name: workers, value: 2}
+                - {name: env, value: '{"EPOCHS": "{{workflow.parameters.epochs}}"}'}
+                - {name: data, value: "{{tasks.prepare.outputs.parameters.file}}"}
+    - {name: prepare, container: {image: "a:1", command: ["true"]}}
+"""
+RUN, DEBUG = "run-nightly-train", "debug-nightly-train"
+ON = ("--on", "kubernetes", "--system", "kubeflow", "--detach")
+
+
+JOB = {"name": "mnist", "image": "acme/mnist:1", "command": ["python", "train.py"], "roles": {"worker": {}}}
+
+
+class Namespace:
+    """The objects of a namespace, by their collection."""
+
+    def __init__(self):
+        self.by_kind = {"tfjobs": [], "jobs": [], "services": [], "pods": [], "workflows": []}
+        self.created = []
+
+    def answer(self, asked):
+        *_, parent, name = asked.path.split("/")
+        if "/tfjobs" in asked.path and "/kubeflow.org/v1/" not in asked.path:
+            return refusal(404, "NotFound")
+        if asked.method == "POST" and name == "tfjobs":
+            return Answer(body=asked.body if asked.query.get("dryRun") else self._create(asked.body))
+        if name in self.by_kind:
+            if asked.query.get("watch"):
+                return Answer(parts=["hang"])
+            wanted = dict(part.split("=") for part in asked.query.get("labelSelector", "").split(",") if "=" in part)
+            items = [item for item in self.by_kind[name] if wanted.items() <= item["metadata"]["labels"].items()]
+            return Answer(body={"metadata": {"resourceVersion": "1"}, "items": items})
+        items = [item for item in self.by_kind.get(parent, []) if item["metadata"]["name"] == name]
+        if not items:
+            return refusal(404, "NotFound")
+        if asked.method == "DELETE":
+            self.by_kind[parent].remove(items[0])
+            pods = self.by_kind["pods"]
+            pods[:] = [
+                pod for pod in pods if pod["metadata"]["ownerReferences"][0]["uid"] != items[0]["metadata"]["uid"]
+            ]
+        return Answer(body=items[0])
+
+    def _create(self, body):
+        item = copy.deepcopy(body)
+        item["metadata"] |= {"uid": f"uid-{len(self.created)}", "creationTimestamp": "2026-11-21T07:00:00Z"}
+        self.by_kind["tfjobs"].append(item)
+        self.by_kind["pods"].append(pod_of(item, "worker-0", "Running"))
+        self.created.append(item)
+        return item
+
+    def names(self, kind):
+        return [item["metadata"]["name"] for item in self.by_kind[kind]]
+
+
+@pytest.fixture
+def there(tmp_path, monkeypatch):
+    namespace = Namespace()
+    (tmp_path / "nightly.yaml").write_text(WORKFLOW)
+    monkeypatch.chdir(tmp_path)
+    with serve(namespace.answer) as server:
+        write_kubeconfig(tmp_path / "kubeconfig", server, monkeypatch)
+        yield namespace
+
+
+def task(action, *args, code=0):
+    """Return both outputs of `tfsteps task` about the task `train`."""
+    result, out, err = tfsteps("task", action, "nightly.yaml", "train", *args)
+    assert result == code, (out, err)
+    return out + err
+
+
+def ended(item):
+    item["status"] = {
+        "conditions": [{"type": "Succeeded", "status": "True", "lastTransitionTime": "2026-11-21T07:01:00Z"}]
+    }
+
+
+def test_the_job_of_the_task_with_its_stable_id(there):
+    task("run", *ON, "-p", "prepare.file=/d", "-p", "epochs=7")
+    (job,) = there.created
+    assert {job["metadata"]["labels"][key] for key in (RUN_ID, TASK)} == {RUN, "train"}
+    container = job["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
+    env = {variable["name"]: variable.get("value") for variable in container["env"]}
+    assert (env["EPOCHS"], env["TFSTEPS_DATA"]) == ("7", "/d")
+    assert container["image"] == "acme/mnist:1"
+
+
+def test_a_held_job_ends_by_the_clock_of_the_cluster(there):
+    task("debug", *ON, "-p", "prepare.file=/d", "--for", "90m")
+    (job,) = there.created
+    assert job["metadata"]["labels"][RUN_ID] == DEBUG
+    assert job["spec"]["runPolicy"]["activeDeadlineSeconds"] == 5400
+    container = job["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
+    assert "sleep 3600" in str(container)
+
+
+def test_a_job_that_runs_is_replaced_only_if_asked(there):
+    task("run", *ON, "-p", "prepare.file=/d")
+    (first,) = there.names("tfjobs")
+    assert "--replace stops and removes it first" in task("run", *ON, "-p", "prepare.file=/d", code=2)
+    assert there.names("tfjobs") == [first]
+    task("run", *ON, "-p", "prepare.file=/d", "--replace")
+    (second,) = there.names("tfjobs")
+    assert second != first
+    assert there.names("pods") == [f"{second}-worker-0"]
+
+
+def test_a_job_that_has_ended_is_replaced_with_its_pods(there):
+    task("run", *ON, "-p", "prepare.file=/d")
+    (first,) = there.created
+    ended(first)
+    out = task("run", *ON, "-p", "prepare.file=/d")
+    assert f"TFJob ml/{first['metadata']['name']}" in out
+    (second,) = there.names("tfjobs")
+    assert second != first["metadata"]["name"]
+    assert there.names("pods") == [f"{second}-worker-0"]
+
+
+def test_clear_removes_both_runs_of_the_task_and_no_other(there):
+    others = [
+        tfjob(run, ("Running", "True", 1), task=name)
+        for run, name in (("run-nightly-train-2", "train-2"), ("w-uid", "train"), ("run-nightly", "train"))
+    ]
+    there.by_kind["tfjobs"] += others
+    there.by_kind["jobs"].append(
+        {
+            "metadata": {
+                "name": "board",
+                "namespace": "ml",
+                "uid": "b",
+                "labels": {**MANAGED_BY, RUN_ID: RUN, TASK: "train"},
+            }
+        }
+    )
+    task("run", *ON, "-p", "prepare.file=/d")
+    task("debug", *ON, "-p", "prepare.file=/d")
+    out = task("clear", "--on", "kubernetes", "--yes")
+    assert f"run {RUN} cleared" in out
+    assert f"run {DEBUG} cleared" in out
+    assert there.names("tfjobs") == [item["metadata"]["name"] for item in others]
+    assert (there.names("jobs"), there.names("pods")) == ([], [])
+
+
+def test_the_task_of_a_run_on_the_cluster(there):
+    job = tfjob("w-uid", ("Running", "True", 1), task="train")
+    job["metadata"].setdefault("annotations", {})[ANNOTATION] = json.dumps(JOB)
+    there.by_kind["tfjobs"].append(job)
+    code, out, err = tfsteps("task", "run", "w-uid", "train", "--on", "kubernetes", "--detach")
+    assert code == 0, (out, err)
+    (job,) = there.created
+    assert job["metadata"]["labels"][RUN_ID] == "run-w-uid-train"
+    assert len(there.names("tfjobs")) == 2
+    code, _, err = tfsteps("task", "run", "w-uid", "prepare", "--on", "kubernetes", "--detach")
+    assert (code, "task 'prepare' is unknown; it has train" in err) == (2, True)
+
+
+def test_values_that_only_a_run_has_are_all_named(there):
+    err = task("run", *ON, code=2)
+    assert "`data` needs prepare.file; add -p prepare.file=VALUE" in err
+    assert there.created == []
