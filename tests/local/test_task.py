@@ -114,3 +114,17 @@ def test_a_detached_debug_run_is_stopped_by_its_id(program):
     succeeded("stop", DEBUG)
     (attempt,) = store.attempts(DEBUG)
     assert attempt.alive().no
+
+
+def test_of_a_run_of_the_pipeline_one_task_is_run_again_or_removed(program):
+    out = succeeded("submit", program, "--engine", "local", "--installed", "acme/steps:1")
+    whole = out.split()[1]
+    name = store.attempts(whole)[0].status().identity.task
+    assert "[worker-0] 2 data-1 0.1" in succeeded("rerun", whole, "--task", name)
+    code, _, err = tfsteps("rerun", whole, "--task", "prepare")
+    assert (code, "task 'prepare' is unknown; it has " in err) == (2, True)
+    code, out, err = tfsteps("clear", whole, "--task", name, "--yes")
+    assert (code, "left: the files of the pipeline in" in err) == (0, True)
+    assert f"run {whole}, task {name} cleared" in out
+    assert store.attempts(whole) == []
+    assert "prepare" in succeeded("show", whole), "what the pipeline was is still known"

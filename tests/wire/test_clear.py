@@ -191,3 +191,52 @@ def test_a_name_is_refused_with_the_id(objects):
     )
     assert refused(*CLEAR, "r").startswith("error: run 'r' is ambiguous: r1, r2; write more of the id")
     assert not deletions(objects)
+
+
+def two_tasks(objects):
+    """Give the run a second task; of `train` there are a TFJob, its pod and a Service."""
+    train = tfjob("r1", ("Running", "True", 1), task="train")
+    other = tfjob("r1", ("Running", "True", 1), task="train-2")
+    labels = {**LABELS, "tfsteps.dev/task": "train"}
+    objects.by_kind |= {
+        "tfjobs": [train, other],
+        "services": [named("of-train", labels=labels)],
+        "pods": [pod_of(train, "worker-0", "Running"), pod_of(other, "worker-0", "Running")],
+    }
+    return train["metadata"]["name"], other["metadata"]["name"]
+
+
+def test_of_one_task_all_is_deleted_and_nothing_of_another(objects):
+    train, other = two_tasks(objects)
+    saved(run="r1", task="train", state=State.SUCCEEDED)
+    saved(run="r1", task="train-2", state=State.SUCCEEDED)
+    code, out, err = tfsteps(*CLEAR, "r1", "--task", "train")
+    assert code == 0, err
+    assert out.splitlines()[:4] == [
+        "run r1, task train: to be removed",
+        f"  TFJob ml/{train}",
+        "  Service ml/of-train",
+        f"  Pod ml/{train}-worker-0",
+    ]
+    left = "left, since it does not name its task: Job ml/board; without --task, `clear` removes it, too"
+    assert left in err
+    assert (objects.names("tfjobs"), objects.names("pods")) == ([other], [f"{other}-worker-0"])
+    assert (objects.names("jobs"), objects.names("services")) == (["board"], [])
+    assert [attempt.status().identity.task for attempt in store.attempts("r1")] == ["train-2"]
+
+
+def test_a_task_that_the_run_does_not_have_removes_nothing(objects):
+    two_tasks(objects)
+    code, out, _ = tfsteps(*CLEAR, "r1", "--task", "trai")
+    assert (code, out.startswith("run r1, task trai: nothing to clear")) == (0, True)
+    assert not deletions(objects)
+    assert "--task '..' leads to another folder" in refused(*CLEAR, "r1", "--task", "..")
+
+
+def test_an_object_that_changes_its_task_after_it_was_listed_is_not_deleted(objects, monkeypatch):
+    monkeypatch.setattr(clearing, "GONE_SECONDS", 0.5)
+    two_tasks(objects)
+    objects.by_kind |= {"tfjobs": [], "pods": []}
+    objects.on_get["of-train"] = named("of-train", labels={**LABELS, "tfsteps.dev/task": "train-2"})
+    tfsteps(*CLEAR, "r1", "--task", "train")
+    assert not deletions(objects)

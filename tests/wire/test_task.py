@@ -152,7 +152,13 @@ def test_a_job_that_has_ended_is_replaced_with_its_pods(there):
 def test_clear_removes_both_runs_of_the_task_and_no_other(there):
     others = [
         tfjob(run, ("Running", "True", 1), task=name)
-        for run, name in (("run-nightly-train-2", "train-2"), ("w-uid", "train"), ("run-nightly", "train"))
+        # the last one has our id, as a pipeline `nightly-x` with a task `y` has that of `nightly` with `x-y`
+        for run, name in (
+            ("run-nightly-train-2", "train-2"),
+            ("w-uid", "train"),
+            ("run-nightly", "train"),
+            (RUN, "rain"),
+        )
     ]
     there.by_kind["tfjobs"] += others
     there.by_kind["jobs"].append(
@@ -161,7 +167,7 @@ def test_clear_removes_both_runs_of_the_task_and_no_other(there):
                 "name": "board",
                 "namespace": "ml",
                 "uid": "b",
-                "labels": {**MANAGED_BY, RUN_ID: RUN, TASK: "train"},
+                "labels": {**MANAGED_BY, RUN_ID: RUN},
             }
         }
     )
@@ -171,7 +177,10 @@ def test_clear_removes_both_runs_of_the_task_and_no_other(there):
     assert f"run {RUN} cleared" in out
     assert f"run {DEBUG} cleared" in out
     assert there.names("tfjobs") == [item["metadata"]["name"] for item in others]
-    assert (there.names("jobs"), there.names("pods")) == ([], [])
+    assert (there.names("jobs"), there.names("pods")) == (["board"], []), "it may be of the other task"
+    there.by_kind["tfjobs"].clear()
+    task("clear", "--on", "kubernetes", "--yes")
+    assert there.names("jobs") == []
 
 
 def test_the_task_of_a_run_on_the_cluster(there):
@@ -185,6 +194,23 @@ def test_the_task_of_a_run_on_the_cluster(there):
     assert len(there.names("tfjobs")) == 2
     code, _, err = tfsteps("task", "run", "w-uid", "prepare", "--on", "kubernetes", "--detach")
     assert (code, "task 'prepare' is unknown; it has train" in err) == (2, True)
+
+
+def test_a_rerun_of_one_task_is_a_new_run_of_its_job_alone(there):
+    jobs = [tfjob("w-uid", ("Succeeded", "True", 1), task=name) for name in ("train", "train-2")]
+    for job in jobs:
+        job["metadata"].setdefault("annotations", {})[ANNOTATION] = json.dumps(
+            {**JOB, "env": {"NAME": job["metadata"]["name"]}}
+        )
+    there.by_kind["tfjobs"] += jobs
+    code, _, err = tfsteps("rerun", "w-uid", "--on", "kubernetes", "--detach")
+    assert (code, "run w-uid has several tasks: train, train-2; choose one by --task" in err) == (2, True)
+    code, out, err = tfsteps("rerun", "w-uid", "--task", "train-2", "--on", "kubernetes", "--detach")
+    assert code == 0, (out, err)
+    (job,) = there.created
+    assert job["metadata"]["labels"][TASK] == "train-2"
+    assert job["metadata"]["labels"][RUN_ID] != "w-uid"
+    assert jobs[1]["metadata"]["name"] in str(job["spec"])
 
 
 def test_values_that_only_a_run_has_are_all_named(there):

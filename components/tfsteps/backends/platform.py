@@ -267,12 +267,12 @@ class PlatformBackend(abc.ABC, Generic[JobT]):
 
 
 class PlatformClearing(Generic[JobT]):
-    """The jobs of a run on a platform, which keeps its own record of ended jobs."""
+    """The jobs of a run, or of a task of it, on a platform, which keeps its own record of ended jobs."""
 
-    def __init__(self, backend: PlatformBackend[JobT], run: str) -> None:
-        """Look at the jobs of the run with this id."""
+    def __init__(self, backend: PlatformBackend[JobT], run: str, task: str = "") -> None:
+        """Look at the jobs of the run with this id; `task` empty = of all its tasks."""
         self._backend, self._title = backend, backend.title
-        jobs = backend.jobs(run) if run else []
+        jobs = [job for job in backend.jobs(run) if task in ("", job.status.identity.task)] if run else []
         self._jobs = [job for job in jobs if not job.status.state.terminal]
         self._ended = len(jobs) - len(self._jobs)
 

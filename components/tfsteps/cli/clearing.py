@@ -34,23 +34,31 @@ class Clearing(Protocol):
 
 
 @contextlib.contextmanager
-def clearing(place: Place, run: str) -> Iterator[Clearing]:
-    """Yield what a run has on a cluster or a platform. CommandError if that place cannot be asked."""
+def clearing(place: Place, run: str, task: str = "", *, own: bool = False) -> Iterator[Clearing]:
+    """Yield what a run has on a cluster or a platform. CommandError if that place cannot be asked.
+
+    Args:
+        place: Where to look.
+        run: Id of the run.
+        task: Only of this task; empty = of all.
+        own: Whether the run is the task's own, and has no other.
+    """
     if place.on == Location.KUBERNETES:
         with cluster(place) as runs:
-            yield _ClusterClearing(runs.api, runs.namespace, run, place)
+            objects = RunObjects(runs.api, registry.kinds(), runs.namespace, run, task, own=own)
+            yield _ClusterClearing(runs.api, objects, place)
     else:
         with open_platform(place.on) as backend:
-            yield PlatformClearing(backend, run)
+            yield PlatformClearing(backend, run, task)
 
 
 class _ClusterClearing:
     """The objects of a run in a namespace."""
 
-    def __init__(self, api: Api, namespace: str, run: str, place: Place) -> None:
+    def __init__(self, api: Api, objects: RunObjects, place: Place) -> None:
         self._api, self._place = api, place
-        self._objects = RunObjects(api, registry.kinds(), namespace, run)
-        self._items = self._objects.list()
+        self._objects = objects
+        self._items = objects.list()
 
     def lines(self) -> list[str]:
         return [str(item) for item in self._items]
@@ -59,6 +67,9 @@ class _ClusterClearing:
         warnings = []
         if self._objects.unseen:
             warnings.append(f"not looked for, without the permission to list them: {', '.join(self._objects.unseen)}")
+        if self._objects.untold:
+            left = ", ".join(map(str, self._objects.untold))
+            warnings.append(f"left, since it does not name its task: {left}; without --task, `clear` removes it, too")
         for objects in engine_objects():
             references = [(item.namespace, objects.reference_in(item.owners)) for item in self._items]
             owners = {(namespace, owner["name"], owner["uid"]) for namespace, owner in references if owner}

@@ -1,5 +1,7 @@
 """Removes all that this machine keeps of a run: `runs/<run>`, and `pipelines/<run>` of the local pipeline engine.
 
+Of one task it removes `runs/<run>/<task>`.
+
 A folder is renamed before it is removed. Therefore an interrupted removal leaves no incomplete run, and the next
 removal deletes what is left.
 """
@@ -17,6 +19,7 @@ import msgspec
 from tfsteps.runs import store
 from tfsteps.runs.store import Attempt
 
+_PIPELINE = "its pipeline is running; press Ctrl-C in its terminal, or wait for its end"
 _REMOVED = ".removed-"  # `store.quote` returns no name that begins with a dot
 
 
@@ -46,9 +49,9 @@ class Extent(msgspec.Struct, frozen=True):
     size: int
 
 
-def extent(run: str) -> Extent:
-    """Return what would be removed of a run; files that cannot be examined count as empty."""
-    return Extent(len(store.attempts(run)), sum(map(_size, _folders(run))))
+def extent(run: str, task: str = "") -> Extent:
+    """Return what would be removed of a run, or of a task of it; files that cannot be examined count as empty."""
+    return Extent(len(store.attempts(run, task or None)), sum(map(_size, _folders(run, task))))
 
 
 def contains(run: str, path: str) -> bool:
@@ -64,19 +67,30 @@ def check_unused(run: str) -> None:
     _check(run, *_folders(run))
 
 
-def remove(run: str) -> None:
+def check_pipeline(run: str) -> None:
+    """Raise InUseError if the local pipeline engine uses the run, or may use it on another machine."""
+    _check_released(run, store.pipeline_folder(run), _PIPELINE)
+
+
+def remove(run: str, task: str = "") -> None:
     """Remove a run, and what an interrupted removal left of any run. A run that does not exist is not an error.
 
-    Symbolic links are removed, not followed.
+    With `task` only the attempts at it, but the whole run if nothing else is left of it. Symbolic links are removed,
+    not followed.
 
     Raises:
         InUseError: A launcher or the pipeline engine uses the run, or may use it; nothing was removed.
         OSError: Something could not be renamed or deleted. What could be deleted is deleted.
     """
-    check_unused(run)
-    for folder in _folders(run):  # first of the run: an incomplete run is not listed
-        _sweep(folder.parent)
-        aside = folder.with_name(f"{_REMOVED}{time.time_ns()}-{os.getpid()}")
+    if task:
+        check_pipeline(run)
+        if not store.pipeline_folder(run).exists() and not _other_tasks(run, task):
+            task = ""
+    _check(run, *_folders(run, task))
+    for folder in _folders(run, task):  # first of the run: an incomplete run is not listed
+        parent = (store.run_folder(run) if task else folder).parent  # not among the tasks
+        _sweep(parent)
+        aside = parent / f"{_REMOVED}{time.time_ns()}-{os.getpid()}"
         try:
             folder.rename(aside)
         except FileNotFoundError:
@@ -89,14 +103,20 @@ def remove(run: str) -> None:
         _delete(aside)
 
 
-def _folders(run: str) -> list[pathlib.Path]:
-    return [store.run_folder(run), store.pipeline_folder(run)]
+def _folders(run: str, task: str = "") -> list[pathlib.Path]:
+    return [store.task_folder(run, task)] if task else [store.run_folder(run), store.pipeline_folder(run)]
+
+
+def _other_tasks(run: str, task: str) -> bool:
+    root = store.run_folder(run)
+    return root.is_dir() and any(child.is_dir() for child in root.iterdir() if child != store.task_folder(run, task))
 
 
 def _check(run: str, *folders: pathlib.Path) -> None:
     for folder in folders:
-        _check_released(run, folder, "its pipeline is running; press Ctrl-C in its terminal, or wait for its end")
-        for lock in folder.glob("*/*/lock"):  # also of an attempt whose first status is not written yet
+        _check_released(run, folder, _PIPELINE)
+        # of a run, or of a task; also of an attempt whose first status is not written yet
+        for lock in (*folder.glob("*/*/lock"), *folder.glob("*/lock")):
             if lock.parent.name.isdigit():
                 _check_released(run, lock.parent, f"its launcher is running; stop it by `tfsteps stop {run}`")
 

@@ -111,7 +111,7 @@ class Attempt:
     @classmethod
     def of(cls, identity: Identity) -> "Attempt":
         """Return the attempt of `identity`; its folder need not exist."""
-        return cls(_task_folder(identity) / str(identity.attempt))
+        return cls(task_folder(identity.run, identity.task) / str(identity.attempt))
 
     @property
     def log(self) -> pathlib.Path:
@@ -378,5 +378,6 @@ def quote(text: str) -> str:
     return re.sub(r"%.?$", "", quoted[: _NAME_LENGTH - 20]) + f"~{short_hash(text)}"
 
 
-def _task_folder(identity: Identity) -> pathlib.Path:
-    return run_folder(identity.run) / quote(identity.task)
+def task_folder(run: str, task: str) -> pathlib.Path:
+    """Return the folder of all attempts at a task; it need not exist."""
+    return run_folder(run) / quote(task)

@@ -164,3 +164,40 @@ def test_a_pipeline_folder_that_is_locked_is_alive():
         with (folder / "lock").open("rb") as file, pytest.raises(BlockingIOError):
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     assert store.Attempt(folder).alive().no
+
+
+def test_one_task_goes_and_nothing_of_another():
+    for task in ("train", "train-2"):
+        saved(run="a", task=task, state=State.SUCCEEDED)
+        saved(run="b", task=task, state=State.SUCCEEDED)
+    assert removal.extent("a", "train").attempts == 1
+    removal.remove("a", "train")
+    assert [attempt.folder.parent.name for attempt in store.attempts("a")] == ["train-2"]
+    assert len(store.attempts("b")) == 2
+    assert sorted(store.runs()) == ["a", "b"]
+
+
+def test_the_last_task_goes_with_its_run():
+    saved(run="a", task="train", state=State.SUCCEEDED)
+    store.run_report("a").write_text("report")
+    removal.remove("a", "train")
+    assert not store.run_folder("a").exists()
+
+
+def test_a_task_beside_one_that_has_no_status_yet_goes_alone():
+    saved(run="a", task="train", state=State.SUCCEEDED)
+    other = store.task_folder("a", "other") / "0"
+    other.mkdir(parents=True)
+    removal.remove("a", "train")
+    assert other.exists()
+    assert not store.task_folder("a", "train").exists()
+
+
+def test_a_running_task_or_pipeline_is_not_removed():
+    _, lock = saved(run="a", task="train", hold=True)
+    saved(run="a", task="other", state=State.SUCCEEDED)
+    with lock, pytest.raises(removal.InUseError, match="stop it by `tfsteps stop a`"):
+        removal.remove("a", "train")
+    with store.locked(store.pipeline_folder("a")), pytest.raises(removal.InUseError, match="Ctrl-C"):
+        removal.remove("a", "other")
+    assert len(store.attempts("a")) == 2

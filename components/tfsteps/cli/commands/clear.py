@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
+import msgspec
 import typer
 
 from tfsteps.backends.errors import CommandError
@@ -21,7 +22,9 @@ from tfsteps.console.confirmation import confirmed
 from tfsteps.console.messages import say, warn
 from tfsteps.console.text import clean
 from tfsteps.launcher.exit_codes import ExitCode
+from tfsteps.report import write_run
 from tfsteps.runs import removal, store
+from tfsteps.runs.identity import name_problem
 from tfsteps.runs.location import Location
 from tfsteps.runs.retention import read_records
 from tfsteps.spec import format_bytes
@@ -36,13 +39,16 @@ def clear(
         typer.Argument(metavar="RUN", help="Id of the run, or its beginning; no name.", autocompletion=complete_run),
     ],
     *,
+    task: Annotated[
+        str | None, typer.Option(help="Only what is of this task; what does not name its task is left.")
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     dry_run: DryRun = False,
     on: OnOption = None,
     context: Context = "",
     namespace: Namespace = "",
 ) -> None:
-    """Remove everything of a run, ended or not: jobs, pods, services, TensorBoards and records.
+    """Remove everything of a run, or of one task of it, ended or not: jobs, pods, services, TensorBoards and records.
 
     Running jobs are stopped. Without --on, the records of this machine say where the run is. Workflows of an engine,
     and output outside of the run folder, are not touched.
@@ -50,38 +56,64 @@ def clear(
     explicit = Place(on or Location.KUBERNETES, context, namespace) if on or context or namespace else None
     if explicit and explicit.on == Location.LOCAL:
         explicit = None
-    clear_run(_resolved(run, explicit), explicit, on, context, yes=yes, dry_run=dry_run)
+    if task is not None and (wrong := name_problem(task)):
+        raise CommandError(f"--task {task!r} {wrong}")
+    scope = Scope(_resolved(run, explicit), task or "")
+    clear_scope(scope, explicit, on, context, yes=yes, dry_run=dry_run)
 
 
-def clear_run(run: str, explicit: Place | None, on: str | None, context: str, *, yes: bool, dry_run: bool) -> None:
-    """Show everything of a run, and remove it with the user's consent; arguments as for `contents`.
+class Scope(NamedTuple):
+    """What is to be removed.
+
+    Attributes:
+        run: Id of the run.
+        task: The task; empty = all tasks.
+        own: Whether the run is the task's own: then what names no task is the task's, too.
+    """
+
+    run: str
+    task: str = ""
+    own: bool = False
+
+    def __str__(self) -> str:
+        """Return `run r1, task train`, for messages."""
+        return clean(f"run {self.run}, task {self.task}" if self.task and not self.own else f"run {self.run}")
+
+
+def clear_scope(
+    scope: Scope, explicit: Place | None, on: str | None, context: str, *, yes: bool, dry_run: bool
+) -> None:
+    """Show everything in a scope, and remove it with the user's consent; arguments as for `contents`.
 
     Raises:
         CommandError: There is no consent, or something is left.
     """
-    with contents(run, explicit, on, context) as there:
-        if not (lines := there.lines()):
-            print(f"run {clean(run)}: nothing to clear {there.where}")
-            return
-        print("\n".join([f"run {clean(run)}: {'would be' if dry_run else 'to be'} removed", *_indented(lines)]))
+    with contents(scope, explicit, on, context) as there:
+        lines = there.lines()
+        if not lines:
+            print(f"{scope}: nothing to clear {there.where}")
+        else:
+            print("\n".join([f"{scope}: {'would be' if dry_run else 'to be'} removed", *_indented(lines)]))
         for warning in there.warnings():
             warn(warning)
-        if dry_run:
+        if dry_run or not lines:
             return
-        instead = f"nothing was removed: without a terminal, add --yes: `tfsteps clear {shlex.quote(run)} --yes`"
+        option = f" --task {shlex.quote(scope.task)}" if scope.task and not scope.own else ""
+        command = f"`tfsteps clear {shlex.quote(scope.run)}{option} --yes`"
+        instead = f"nothing was removed: without a terminal, add --yes: {command}"
         if not confirmed("Remove all of this?", yes=yes, without_terminal=instead):
             say("nothing was removed")
             return
         there.remove()
-    print(f"run {clean(run)} cleared")
+    print(f"{scope} cleared")
 
 
 @contextlib.contextmanager
-def contents(run: str, explicit: Place | None, on: str | None, context: str) -> "Iterator[Contents]":
-    """Yield what a run has.
+def contents(scope: Scope, explicit: Place | None, on: str | None, context: str) -> "Iterator[Contents]":
+    """Yield what is in a scope.
 
     Args:
-        run: Its id.
+        scope: The run, or one task of it.
         explicit: Where to look beside this machine; None = only where its records say that it is.
         on: The option `--on`: LOCAL = look at no other place; None = not used.
         context: Context of the kubeconfig for the places of the records; empty = the current one.
@@ -91,24 +123,26 @@ def contents(run: str, explicit: Place | None, on: str | None, context: str) -> 
     """
     from tfsteps.cli.clearing import clearing  # noqa: PLC0415  it imports the client of clusters
 
-    jobs = LocalBackend().jobs(run)
+    run, task, own = scope
+    jobs = [job for job in LocalBackend().jobs(run) if task in ("", job.status.identity.task)]
     recorded = [] if on == Location.LOCAL else _recorded_places(jobs, context)
     places = list(dict.fromkeys([*([explicit] if explicit else []), *recorded]))
     with contextlib.ExitStack() as stack:
-        yield Contents(run, jobs, places, [stack.enter_context(clearing(place, run)) for place in places])
+        parts = [stack.enter_context(clearing(place, run, task, own=own)) for place in places]
+        yield Contents(scope, jobs, places, parts)
 
 
 class Contents(NamedTuple):
-    """What a run has on this machine and in other places.
+    """What is in a scope, on this machine and in other places.
 
     Attributes:
-        run: Its id.
+        scope: The run, or one task of it.
         jobs: What this machine records.
         places: The other places.
         parts: What is there, in the same order.
     """
 
-    run: str
+    scope: Scope
     jobs: Sequence[LocalJob]
     places: Sequence[Place]
     parts: "Sequence[Clearing]"
@@ -120,18 +154,30 @@ class Contents(NamedTuple):
 
     def lines(self) -> list[str]:
         """Return a line for each thing that is removed; empty = there is nothing."""
-        return [*_launchers(self.jobs), *(line for part in self.parts for line in part.lines()), *_records(self.run)]
+        return [*_launchers(self.jobs), *(line for part in self.parts for line in part.lines()), *_records(self.scope)]
 
     def warnings(self) -> list[str]:
         """Return why something may come back or remain."""
-        return list(dict.fromkeys(text for part in self.parts for text in part.warnings()))
+        run, task, _ = self.scope
+        pipeline = task and store.pipeline_folder(run).exists()
+        left = [f"left: the files of the pipeline in {store.pipeline_folder(run)}"] if pipeline else []
+        return list(dict.fromkeys([*(text for part in self.parts for text in part.warnings()), *left]))
 
     def remove(self) -> None:
         """Stop and remove everything, the records last. CommandError if something is left; the records are kept."""
+        run, task, _ = self.scope
+        if task:
+            try:
+                removal.check_pipeline(run)
+            except removal.InUseError as used:
+                raise CommandError(f"{used}; nothing was removed") from used
         _stop([job for job in self.jobs if not job.alive.no])
         if errors := [error for part in self.parts for error in part.clear()]:
             raise CommandError("; ".join([*errors, "the rest was removed; fix the cause and retry"]), ExitCode.PLATFORM)
-        rm.fail([error] if (error := rm.remove(self.run)) else [])
+        rm.fail([error] if (error := rm.remove(run, task)) else [])
+        if task and store.attempts(run):
+            with contextlib.suppress(OSError):  # `tfsteps report` writes it again
+                write_run(run)
 
 
 def _resolved(text: str, place: Place | None) -> str:
@@ -167,12 +213,17 @@ def _launchers(jobs: Sequence[LocalJob]) -> list[str]:
     return [f"running job {clean(job.status.job)} on {job.status.system}" for job in jobs if job.running]
 
 
-def _records(run: str) -> list[str]:
-    extent = removal.extent(run)
-    if not (extent.attempts or extent.size or store.run_folder(run).is_dir()):
+def _records(scope: Scope) -> list[str]:
+    run, task, _ = scope
+    extent = removal.extent(run, task)
+    folder = store.task_folder(run, task) if task else store.run_folder(run)
+    if not (extent.attempts or extent.size or folder.is_dir()):
         return []
     attempts = f"{extent.attempts} attempt{'s' * (extent.attempts != 1)}"
-    return [f"records on this machine: {attempts}, {format_bytes(extent.size)}", *rm.notes(read_records(run))]
+    records = read_records(run)
+    statuses = [status for status in records.statuses if task in ("", status.identity.task)]
+    notes = rm.notes(msgspec.structs.replace(records, statuses=statuses))
+    return [f"records on this machine: {attempts}, {format_bytes(extent.size)}", *notes]
 
 
 def _indented(lines: Sequence[str]) -> list[str]:

@@ -59,10 +59,10 @@ def outcome(run: str, *, dry_run: bool) -> str:
     return f"{clean(run)} {'would be removed' if dry_run else 'removed'}"
 
 
-def remove(run: str) -> str:
-    """Remove a run. Return what failed, for `fail`; empty = nothing."""
+def remove(run: str, task: str = "") -> str:
+    """Remove a run, or the attempts at a task of it. Return what failed, for `fail`; empty = nothing."""
     try:
-        removal.remove(run)
+        removal.remove(run, task)
     except removal.InUseError as error:  # it was started meanwhile
         return str(error)
     except OSError as error:

@@ -14,7 +14,7 @@ from tfsteps.backends.find import Selection
 from tfsteps.backends.open import located, open_backend
 from tfsteps.backends.place import Place, on_of
 from tfsteps.cli.commands import single_task
-from tfsteps.cli.commands.clear import clear_run, contents
+from tfsteps.cli.commands.clear import Scope, clear_scope, contents
 from tfsteps.cli.commands.compile import PipelineName
 from tfsteps.cli.commands.hold import held_plan, launch_held
 from tfsteps.cli.commands.logs import logs
@@ -27,7 +27,6 @@ from tfsteps.cli.job_input import Overrides
 from tfsteps.cli.place_options import Context, Namespace, OnOption
 from tfsteps.cli.plan import Plan, choose, make_plan, print_plan
 from tfsteps.console.messages import say
-from tfsteps.console.text import clean
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.runs.location import Location
 from tfsteps.runs.status import Status
@@ -127,7 +126,8 @@ def task(
     single = single_task.of_run(pipeline, name, place) if known_at else single_task.of_file(pipeline, program, name)
     if action is Action.CLEAR:
         for mode in (RUN, DEBUG):
-            clear_run(single.run_id(mode), _elsewhere(place), on, context, yes=yes, dry_run=dry_run)
+            scope = Scope(single.run_id(mode), single.name, own=True)
+            clear_scope(scope, _elsewhere(place), on, context, yes=yes, dry_run=dry_run)
         return
     if action is Action.LOGS:
         run = _newest(single, place, pipeline)
@@ -158,7 +158,9 @@ def task(
     if dry_run:
         print_plan(made, as_json=False)
         return
-    _remove(run, place, context)  # the job is right, and without --replace nothing of the task runs
+    _remove(
+        Scope(run, single.name, own=True), place, context
+    )  # the job is right, and without --replace nothing of the task runs
     raise typer.Exit(_start(made, programs, place, detach=detach))
 
 
@@ -182,11 +184,11 @@ def _check_options(action: Action, options: Mapping[tuple[Action, ...], Mapping[
             raise CommandError(f"{used[0]} is for `task {' or '.join(actions)}`; leave it out")
 
 
-def _remove(run: str, place: Place, context: str) -> None:
+def _remove(scope: Scope, place: Place, context: str) -> None:
     """Stop and remove everything of an earlier run of the task. CommandError if something is left."""
-    with contents(run, _elsewhere(place), None, context) as earlier:
+    with contents(scope, _elsewhere(place), None, context) as earlier:
         if lines := earlier.lines():
-            say(f"removing the earlier run {clean(run)}: {', '.join(line.strip() for line in lines)}")
+            say(f"removing the earlier {scope}: {', '.join(line.strip() for line in lines)}")
             earlier.remove()
 
 

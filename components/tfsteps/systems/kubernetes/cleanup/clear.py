@@ -1,4 +1,4 @@
-"""Everything that tfsteps has created for one run in a namespace: found by labels, and deleted by uid."""
+"""Everything that tfsteps has created for one run, or a task of it, in a namespace: found by labels, deleted by uid."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.logs import PODS
 from tfsteps.kube.resource import Resource
-from tfsteps.runs.identity import MANAGED_BY, RUN_ID, label_value
+from tfsteps.runs.identity import MANAGED_BY, RUN_ID, TASK, label_value
 from tfsteps.systems.kubernetes.job_kind import JobKind
 from tfsteps.systems.kubernetes.permissions import JOBS, SERVICES
 
@@ -41,18 +41,33 @@ class RunObject(msgspec.Struct, frozen=True):
 
 
 class RunObjects:
-    """The objects of one run in one namespace.
+    """The objects of one run, or of one task of it, in one namespace.
 
     Attributes:
         unseen: The kinds that the last `list` could not look for, without the permission: `tfjobs.kubeflow.org`.
+        untold: The objects of the run that the last `list` left out because they do not name their task.
     """
 
-    def __init__(self, api: Api, kinds: Sequence[JobKind], namespace: str, run: str) -> None:
-        """Keep the arguments; no request is sent."""
+    def __init__(
+        self, api: Api, kinds: Sequence[JobKind], namespace: str, run: str, task: str = "", *, own: bool = False
+    ) -> None:
+        """Keep the arguments; no request is sent.
+
+        Args:
+            api: The cluster.
+            kinds: The kinds of job objects.
+            namespace: The namespace; empty = all.
+            run: Id of the run.
+            task: The task; empty = all tasks.
+            own: Whether the run is the task's own: then what names no task is the task's, too, unless another task has
+                objects.
+        """
         self._api, self._namespace = api, namespace
+        self._task, self._own = task and label_value(task), own
         self._labels = {**MANAGED_BY, RUN_ID: label_value(run)}
         self._resources = list(dict.fromkeys([*(kind.resource for kind in kinds), JOBS, SERVICES, PODS]))
         self.unseen: list[str] = []
+        self.untold: list[RunObject] = []
 
     def list(self) -> list[RunObject]:
         """Return the objects, job objects first and pods last.
@@ -63,10 +78,10 @@ class RunObjects:
             ApiError: The server refuses all of them, or does not answer.
         """
         self.unseen, errors = [], []
-        objects: list[RunObject] = []
+        found: list[tuple[RunObject, str | None]] = []  # each with its task; None = it names none
         for resource in self._resources:
             try:
-                objects += self._of(resource)
+                found += self._of(resource)
             except ApiError as error:
                 if error.status not in _UNSEEN:
                     raise
@@ -75,7 +90,10 @@ class RunObjects:
                     self.unseen.append(f"{resource.plural}.{resource.api.rpartition('/')[0]}".rstrip("."))
         if len(errors) == len(self._resources):
             raise next((error for error in errors if error.status == 403), errors[0])
-        return objects
+        alone = self._own and all(task in (None, self._task) for _, task in found)
+        tasks = {task for _, task in found} if not self._task else {self._task, *([None] if alone else [])}
+        self.untold = [item for item, task in found if task is None and task not in tasks]
+        return [item for item, task in found if task in tasks]
 
     def delete(self, item: RunObject) -> None:
         """Delete an object, if it still has its uid and the labels of the run. ApiError if that is refused."""
@@ -85,15 +103,22 @@ class RunObjects:
             if error.missing:
                 return
             raise
-        if meta["uid"] == item.uid and self._labels.items() <= (meta.get("labels") or {}).items():
+        if meta["uid"] == item.uid and self._may_delete(meta.get("labels") or {}):
             self._api.delete(item.resource, item.namespace, item.name, item.uid)
 
-    def _of(self, resource: Resource) -> Iterator[RunObject]:
+    def _of(self, resource: Resource) -> Iterator[tuple[RunObject, str | None]]:
         selector = ",".join(f"{key}={value}" for key, value in self._labels.items())
-        for item in self._api.iterate(resource, self._namespace, labelSelector=selector):
-            meta = item["metadata"]
+        for listed in self._api.iterate(resource, self._namespace, labelSelector=selector):
+            meta = listed["metadata"]
             owners = meta.get("ownerReferences") or []
             of_engine = resource == PODS and any(owner["kind"] == "Workflow" for owner in owners)
-            if self._labels.items() <= (meta.get("labels") or {}).items() and not of_engine:
+            labels = meta.get("labels") or {}
+            if self._labels.items() <= labels.items() and not of_engine:
                 deleting = "deletionTimestamp" in meta
-                yield RunObject(resource, meta["namespace"], meta["name"], meta["uid"], owners, deleting)
+                item = RunObject(resource, meta["namespace"], meta["name"], meta["uid"], owners, deleting)
+                yield item, labels.get(TASK)
+
+    def _may_delete(self, labels: Mapping[str, str]) -> bool:
+        """Return whether the labels of an object are still those of the run and the task."""
+        tasks = {self._task, *([None] if self._own else [])}
+        return self._labels.items() <= labels.items() and (not self._task or labels.get(TASK) in tasks)
