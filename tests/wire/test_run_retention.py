@@ -31,7 +31,7 @@ def submit(tmp_path, monkeypatch, workflow):  # noqa: F811
         with serve(script) as server:
             write_kubeconfig(tmp_path / "kubeconfig", server, monkeypatch)
             code, _, errors = tfsteps("submit", workflow, "-n", "ml", *options)
-        return code, [item["spec"] for item in store.objects.values()], errors
+        return code, [item.get("spec", item) for item in store.objects.values()], errors
 
     return run
 
@@ -49,6 +49,14 @@ def test_the_runs_of_a_cron_workflow_get_it_as_well(submit):
     code, (spec,), _ = submit(config_map(SETTINGS), "--every", "6h")
     assert (code, spec["workflowSpec"]["ttlStrategy"], spec["workflowSpec"]["podGC"]) == (0, TTL, POD_GC)
     assert "ttlStrategy" not in spec
+
+
+@pytest.mark.parametrize("scheduler", ["cronjob", "janitor"])
+def test_the_runs_of_other_schedulers_get_it_as_well(scheduler, submit):
+    code, stored, _ = submit(config_map(SETTINGS), "--every", "6h", "--scheduler", scheduler)
+    [text] = [part for item in stored for part in (item.get("data") or {}).values() if "entrypoint" in part]
+    spec = yaml.safe_load(text)["spec"]
+    assert (code, spec["ttlStrategy"], spec["podGC"]) == (0, TTL, POD_GC)
 
 
 def test_what_a_workflow_says_itself_stays(submit):

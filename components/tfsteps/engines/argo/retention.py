@@ -8,6 +8,7 @@ from tfsteps.kube.client import Api
 from tfsteps.settings import find
 from tfsteps.settings.types import Runs
 
+NO_SETTINGS = Runs()
 _POD_GC = {"success": "OnPodSuccess", "completion": "OnPodCompletion"}
 
 
@@ -30,10 +31,8 @@ def runs_settings(api: Api, namespace: str) -> Runs:
 
 
 def retained(manifest: Mapping[str, Any], runs: Runs) -> dict[str, Any]:
-    """Return a Workflow or CronWorkflow with `ttlStrategy` and `podGC`, unless it has them; others unchanged."""
-    inside = {"Workflow": ("spec",), "CronWorkflow": ("spec", "workflowSpec")}.get(manifest["kind"])
-    if inside is None:
-        return dict(manifest)
+    """Return a Workflow or CronWorkflow with `ttlStrategy` and `podGC`, unless it has them."""
+    inside = ("spec",) if manifest["kind"] == "Workflow" else ("spec", "workflowSpec")
     times = {"secondsAfterSuccess": runs.keep_succeeded, "secondsAfterFailure": runs.keep_failed}
     ttl = {field: round(seconds) for field, seconds in times.items() if seconds is not None}
     added = {"ttlStrategy": ttl, "podGC": {"strategy": _POD_GC[runs.delete_pods]} if runs.delete_pods else {}}

@@ -13,7 +13,7 @@ from tfsteps.console.messages import warn
 from tfsteps.engines.argo import lint, objects
 from tfsteps.engines.argo.manual_runs import clear_manual
 from tfsteps.engines.argo.pod_references import pod_references
-from tfsteps.engines.argo.retention import retained, runs_settings
+from tfsteps.engines.argo.retention import NO_SETTINGS, retained, runs_settings
 from tfsteps.engines.argo.workflow import WORKFLOWS
 from tfsteps.engines.compiled import Compiled, LintError
 from tfsteps.engines.missing_objects import missing
@@ -26,6 +26,7 @@ from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.runs.identity import MANUAL, PIPELINE, SCHEDULED, TRIGGER, label_value
 from tfsteps.schedule import Schedule, argo, cronjob, janitor, submitter
 from tfsteps.schedule.fires import fire_times as schedule_times
+from tfsteps.settings.types import Runs
 from tfsteps.spec import SpecError
 
 _TEMPLATES = {"WorkflowTemplate", "ClusterWorkflowTemplate"}
@@ -51,8 +52,7 @@ def submit(submission: Submission) -> int:
         where = manifest["metadata"].get("namespace", namespace)
         for warning in missing(api, where, pod_references(manifest)):
             warn(warning)
-        runs = runs_settings(api, where)
-        manifests = [objects.marked(retained(item, runs)) for item in _manifests(submission)]
+        manifests = [objects.marked(item) for item in _manifests(submission, runs_settings(api, where))]
         if submission.replace:
             objects.rehearse(api, manifests[0], where)
             clear_manual(api, where, manifest["metadata"]["labels"])
@@ -107,8 +107,9 @@ def _refuse_second_scheduler(api: Api, item: Mapping[str, Any], default: str) ->
 # --- the objects
 
 
-def _manifests(submission: Submission) -> list[dict[str, Any]]:
-    manifest = _manifest(submission)
+def _manifests(submission: Submission, runs: Runs = NO_SETTINGS) -> list[dict[str, Any]]:
+    """Return the objects to create; the Workflow in them is kept as `runs` says."""
+    manifest = retained(_manifest(submission), runs)
     if manifest["kind"] == "CronWorkflow":
         if submission.when:
             raise CommandError(
