@@ -25,6 +25,9 @@ class DefaultRetention(msgspec.Struct, frozen=True, kw_only=True):
 
 FOR_EVER = DefaultRetention()
 
+DEFAULT = DefaultRetention(failed=30 * 86_400.0)
+"""Of a janitor that was told nothing: failed jobs, whose pods are kept, do not pile up. Nobody is away for longer."""
+
 PRESETS = {"cube-studio": DefaultRetention(succeeded=3 * 3600.0, failed=3 * 3600.0)}
 """Retention of other platforms, by name.
 

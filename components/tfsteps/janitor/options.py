@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
-from tfsteps.janitor.default_retention import PRESETS, DefaultRetention
+from tfsteps.janitor.default_retention import DEFAULT, PRESETS, DefaultRetention
 from tfsteps.spec.units import parse_duration
 
 VARIABLES = {
@@ -70,7 +70,7 @@ def parse(argv: Sequence[str] | None) -> Options:
             parser.error(f"environment variable {VARIABLES[name]}: {error}")
 
     metrics_port = take("metrics_port", _port, 0)
-    preset = PRESETS[name] if (name := take("preset", _preset, "")) else DefaultRetention()
+    preset = PRESETS[name] if (name := take("preset", _preset, "")) else DEFAULT
     default = DefaultRetention(
         succeeded=_finite(take("keep_succeeded", _keeping, preset.succeeded)),
         failed=_finite(take("keep_failed", _keeping, preset.failed)),
@@ -113,13 +113,16 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_retention(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("retention of ended jobs without keep_for")
-    for name, jobs in {"keep_succeeded": "succeeded", "keep_failed": "failed or were cancelled"}.items():
+    for name, jobs, otherwise in (
+        ("keep_succeeded", "succeeded", _FOR_EVER),
+        ("keep_failed", "failed or were cancelled", "30d"),
+    ):
         group.add_argument(
             f"--{name.replace('_', '-')}",
             type=_keeping,
             metavar="TIME",
             help=f"delete jobs that {jobs} this long ago, 0s to 3650d; default: {VARIABLES[name]}, else that of the "
-            f"preset, else {_FOR_EVER}",
+            f"preset, else {otherwise}",
         )
     group.add_argument(
         "--preset",

@@ -12,19 +12,22 @@ def _no_variables(monkeypatch):
         monkeypatch.delenv(variable, raising=False)
 
 
-def test_by_default_ended_jobs_are_kept_for_ever_and_there_are_no_metrics():
+MONTH = 30 * 86_400
+
+
+def test_by_default_failed_jobs_are_kept_for_a_month_and_there_are_no_metrics():
     chosen = parse([])
-    assert (chosen.default, chosen.metrics_port) == (DefaultRetention(), 0)
-    assert DefaultRetention() == DefaultRetention(succeeded=None, failed=None)
+    assert (chosen.default, chosen.metrics_port) == (DefaultRetention(succeeded=None, failed=MONTH), 0)
 
 
 RETENTIONS = {
     "each": (["--keep-succeeded", "3h", "--keep-failed", "7d"], {}, (10800, 604800)),
     "one": (["--keep-failed", "1h"], {}, (None, 3600)),
-    "none at all": (["--keep-succeeded", "0s"], {}, (0, None)),
+    "none at all": (["--keep-succeeded", "0s"], {}, (0, MONTH)),
+    "for ever": (["--keep-failed", "forever"], {}, (None, None)),
     "by variables": ([], {"keep_succeeded": "1h", "keep_failed": "2h"}, (3600, 7200)),
     "an option wins over its variable": (["--keep-failed", "1h"], {"keep_failed": "2h"}, (None, 3600)),
-    "an empty variable is none": ([], {"keep_failed": "", "preset": ""}, (None, None)),
+    "an empty variable is none": ([], {"keep_failed": "", "preset": ""}, (None, MONTH)),
     "a preset": (["--preset", "cube-studio"], {}, (10800, 10800)),
     "a preset by its variable": ([], {"preset": "cube-studio"}, (10800, 10800)),
     "a preset and one time": (["--preset", "cube-studio", "--keep-failed", "7d"], {}, (10800, 604800)),

@@ -7,7 +7,7 @@ import yaml
 
 from tfsteps.image import IMAGE
 from tfsteps.janitor.__main__ import main
-from tfsteps.janitor.default_retention import DefaultRetention
+from tfsteps.janitor.default_retention import DEFAULT
 from tfsteps.janitor.metrics import Metrics
 from tfsteps.janitor.options import VARIABLES, parse
 from tfsteps.janitor.rules import Reason
@@ -57,7 +57,7 @@ def test_probes_and_metrics_use_the_port_that_is_served(monkeypatch):
     for probe in ("readinessProbe", "livenessProbe"):
         assert container()[probe]["httpGet"] == {"path": "/healthz", "port": "metrics"}
     assert {variable["name"] for variable in container()["env"]} < set(VARIABLES.values())
-    assert chosen.default == DefaultRetention(), "nothing changes for who does not set it"
+    assert chosen.default == DEFAULT, "nothing changes for who does not set it"
 
 
 def test_the_network_policy_lets_metrics_in_and_nothing_else():
