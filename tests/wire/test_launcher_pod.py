@@ -8,7 +8,7 @@ from tests.support.waiting import until
 from tests.wire.scripted import Answer, refusal, serve
 from tfsteps import spec
 from tfsteps.answer import known, unknown
-from tfsteps.cli import plan
+from tfsteps.api import plan
 from tfsteps.engines.argo.node_names import tries
 from tfsteps.engines.argo.pipeline import WorkflowContext
 from tfsteps.engines.registry import find_pipeline

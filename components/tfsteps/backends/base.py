@@ -4,7 +4,7 @@ import contextlib
 import pathlib
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import NoReturn, Protocol
+from typing import NamedTuple, NoReturn, Protocol
 
 import msgspec
 
@@ -21,6 +21,24 @@ Section = tuple[str, Sequence[Sequence[str]]]
 """A title of `tfsteps debug` and the rows below it; without rows nothing is shown."""
 
 
+class LogLine(NamedTuple):
+    """A line of a log.
+
+    Attributes:
+        stamp: When it was printed: UTC, `2026-11-21T08:00:01.500000Z`; text order is time order.
+        task: The task of its job.
+        source: `worker-1`, or `worker-1/init-data` for an init container or a sidecar; empty = a step without a job.
+        incarnation: Number of the incarnation, or of the try of the step, that printed it, from 0.
+        text: Its bytes without the line end.
+    """
+
+    stamp: str
+    task: str
+    source: str
+    incarnation: int
+    text: bytes
+
+
 class LogOptions(msgspec.Struct, frozen=True):
     """Which log lines are printed, and how.
 
@@ -32,6 +50,7 @@ class LogOptions(msgspec.Struct, frozen=True):
         since: Only lines printed at this time or later, in seconds since the epoch; None = whenever.
         grep: Only lines in which this expression is found; None = all.
         around: With `grep`: also this many lines of the same source before and after each line found.
+        receive: Called with each chosen line, in place of printing it; None = lines are printed.
     """
 
     wanted: Callable[[str], bool]
@@ -41,6 +60,7 @@ class LogOptions(msgspec.Struct, frozen=True):
     since: float | None = None
     grep: re.Pattern[str] | None = None
     around: int = 0
+    receive: Callable[[LogLine], None] | None = None
 
 
 class EventFolder(msgspec.Struct, frozen=True):

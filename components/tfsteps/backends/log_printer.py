@@ -1,13 +1,12 @@
-"""Chooses and prints the log lines of several jobs; the backends find them."""
+"""Chooses the log lines of several jobs, and prints them or passes them on; the backends find them."""
 
 import datetime as dt
 import re
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
-from tfsteps.backends.base import LogOptions
+from tfsteps.backends.base import LogLine, LogOptions
 from tfsteps.backends.errors import CommandError
 from tfsteps.console.text import clean, printable
 from tfsteps.runs.log_file import stamp
@@ -22,24 +21,6 @@ _Source = tuple[str, str]
 """A task, and a replica or a container of one."""
 
 
-class LogLine(NamedTuple):
-    """A line of a log.
-
-    Attributes:
-        stamp: When it was printed: UTC, `2026-11-21T08:00:01.500000Z`; text order is time order.
-        task: The task of its job.
-        source: `worker-1`, or `worker-1/init-data` for an init container or a sidecar; empty = a step without a job.
-        incarnation: Number of the incarnation, or of the try of the step, that printed it, from 0.
-        text: Its bytes without the line end.
-    """
-
-    stamp: str
-    task: str
-    source: str
-    incarnation: int
-    text: bytes
-
-
 class LogPrinter:
     """Prints lines as `[worker-1] text`, and a mark wherever another incarnation of their source begins.
 
@@ -49,12 +30,11 @@ class LogPrinter:
     """
 
     def __init__(self, options: LogOptions) -> None:
-        """Print to standard output."""
+        """Print to standard output, or pass the lines to `options.receive`."""
         self.several = False
         self.printed = 0
         self._options = options
         self._since = "" if options.since is None else stamp(options.since).decode()
-        self._out = sys.stdout.buffer
         self._incarnations: dict[_Source, int] = {}
         self._before: dict[_Source, deque[LogLine]] = {}  # the last lines that were not chosen
         self._after: dict[_Source, int] = {}  # how many lines follow a line that was found
@@ -63,12 +43,16 @@ class LogPrinter:
         """Print those of `lines` that the options choose; only the last ones, as many as `tail`; None = all."""
         chosen: Iterable[LogLine] = self._chosen(lines)
         for line in chosen if tail is None else deque(chosen, maxlen=tail):
-            self._out.write(self._shown(line))
+            if self._options.receive:
+                self._options.receive(line)
+            else:
+                sys.stdout.buffer.write(self._shown(line))
             self.printed += 1
 
     def flush(self) -> None:
         """Write out what is buffered."""
-        self._out.flush()
+        if not self._options.receive:
+            sys.stdout.buffer.flush()
 
     def _chosen(self, lines: Iterable[LogLine]) -> Iterator[LogLine]:
         around = self._options.around

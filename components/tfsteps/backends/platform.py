@@ -15,12 +15,12 @@ from typing import Generic, NoReturn
 
 import msgspec
 
-from tfsteps.backends.base import NO_LABELS, EventFolder, LogOptions, Section
+from tfsteps.backends.base import NO_LABELS, EventFolder, LogLine, LogOptions, Section
 from tfsteps.backends.errors import CommandError
 from tfsteps.backends.find import JobT, Run, Selection, run_among
 from tfsteps.backends.launchers import recorded_launcher
 from tfsteps.backends.local import tensorboard as local_tensorboard
-from tfsteps.backends.log_printer import LogLine, LogPrinter
+from tfsteps.backends.log_printer import LogPrinter
 from tfsteps.backends.place import Place
 from tfsteps.backends.records import Record, record_of, recorded_job, reports_of
 from tfsteps.backends.waiting import GONE_SECONDS, POLL_SECONDS

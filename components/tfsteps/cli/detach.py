@@ -5,10 +5,11 @@ import shlex
 
 import msgspec
 
+from tfsteps.api.launching import launch_failed, launch_plan
+from tfsteps.api.plan import Plan
 from tfsteps.backends.errors import CommandError
 from tfsteps.backends.place import Place
-from tfsteps.cli.foreground import Display, TensorBoardChoice, board_of, launch_failed, launch_plan
-from tfsteps.cli.plan import Plan
+from tfsteps.cli.foreground import Display, TensorBoardChoice, board_of
 from tfsteps.console.messages import say, warn
 from tfsteps.console.outputs import Output, forget_tensorboard, outputs, print_json, verdict
 from tfsteps.console.text import clean

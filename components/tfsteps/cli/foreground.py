@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from tfsteps.api.launching import launch_failed, launch_plan
+from tfsteps.api.plan import Plan
 from tfsteps.backends.errors import CommandError
-from tfsteps.cli.plan import Plan
 from tfsteps.cli.watch import observer
 from tfsteps.console.messages import warn
 from tfsteps.console.outputs import Output, forget_tensorboard, outputs, print_json, results
 from tfsteps.console.text import iso
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.launcher.failure import exit_code
-from tfsteps.launcher.lifecycle import launch
 from tfsteps.launcher.printer import Printer
 from tfsteps.launcher.recorder import Observer
 from tfsteps.launcher.signals import on_termination
@@ -119,25 +119,6 @@ def run_plan(plan: Plan, on: str, display: Display, tensorboard: TensorBoardChoi
             _keep(board, plan.job)
             forget_tensorboard(attempt)
     return exit_code(status)
-
-
-def launch_plan(plan: Plan, view: Observer, tensorboard_url: str) -> Status:
-    """Launch a job, follow it to its end, and return its final status. LaunchError if that fails."""
-    return launch(
-        plan.job,
-        plan.identity,
-        plan.system,
-        base_dir=plan.base_dir,
-        observers=[view],
-        tensorboard_url=tensorboard_url,
-    )
-
-
-def launch_failed(task: str, error: LaunchError) -> CommandError:
-    """Return the error of a command that could not launch or follow a job."""
-    code = ExitCode.PLATFORM if error.retryable else ExitCode.USAGE
-    what = "was launched, but not followed to its end" if error.created else "could not be launched"
-    return CommandError(f"{task} {what}: {error}", code)
 
 
 class _StampedPrinter(Printer):

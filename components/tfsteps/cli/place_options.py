@@ -1,4 +1,4 @@
-"""The options that choose a place where runs live."""
+"""Options of several commands: those that choose a place where runs live, and `--set`."""
 
 from typing import Annotated, Any
 
@@ -61,3 +61,12 @@ From = Annotated[
     ),
 ]
 AllNamespaces = Annotated[bool, typer.Option("--all-namespaces", "-A", help="Look in all of them.")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="PATH=VALUE",
+        help="Override a field of the job: env.LR=0.3, roles.worker.replicas=4, args.1=5. VALUE is YAML; null removes "
+        "the field. Repeat it for several.",
+    ),
+]

@@ -6,9 +6,9 @@ import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from tfsteps.api.run_list import Entry
 from tfsteps.backends.base import RunBackend
 from tfsteps.cli.pages import write_page
-from tfsteps.cli.run_list import Entry
 from tfsteps.report import runs_page
 from tfsteps.report.runs_page import ListedRun
 from tfsteps.runs import store

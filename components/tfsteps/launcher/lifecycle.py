@@ -71,7 +71,7 @@ def recorded_end(
         status.state, status.reason, status.message = final.state, final.reason, final.message
         status.failure = failure_summary(status, last_lines, str(final.replica or ""))
         if position and not status.failure.tail:
-            status.failure.tail = position.excerpt
+            status.failure = msgspec.structs.replace(status.failure, tail=position.excerpt)
     return final
 
 

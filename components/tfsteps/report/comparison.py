@@ -123,6 +123,21 @@ def input_rows(runs: Sequence[Compared], longest: int) -> list[Row]:
     return [Row(path, _cut(_texts(values), longest)) for path, values in differences(runs).items()]
 
 
+def table_rows(runs: Sequence[Compared], longest: int = 48) -> list[Row]:
+    """Return facts, metrics and the inputs that differ, for a table; inputs are cut to `longest` characters."""
+    return [
+        *facts(runs),
+        *(Row(f"metric {row.name}", row.values) for row in metrics(runs)),
+        *(Row(f"input {row.name}", row.values) for row in input_rows(runs, longest)),
+    ]
+
+
+def notes(runs: Sequence[Compared]) -> list[str]:
+    """Return what a table does not show: whether all inputs are the same, moved tags, what is not known of each run."""
+    same = all_same(runs)
+    return [*([same] if same else []), *moved_tags(runs), *(f"{run.run}: {note}" for run in runs for note in run.notes)]
+
+
 def all_same(runs: Sequence[Compared]) -> str:
     """Return the sentence for runs without differing inputs; empty if inputs differ, or fewer than two are recorded."""
     if sum(run.inputs is not None for run in runs) < _FEWEST or differences(runs):

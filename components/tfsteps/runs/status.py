@@ -74,7 +74,7 @@ class Transition(msgspec.Struct, kw_only=True):
     message: str = ""
 
 
-class FailureSummary(msgspec.Struct, kw_only=True):
+class FailureSummary(msgspec.Struct, kw_only=True, frozen=True):
     """Why a job failed, in short.
 
     Attributes:

@@ -10,9 +10,9 @@ from operator import attrgetter
 
 import msgspec
 
-from tfsteps.backends.base import LogOptions
+from tfsteps.backends.base import LogLine, LogOptions
 from tfsteps.backends.find import Selection
-from tfsteps.backends.log_printer import LogLine, LogPrinter
+from tfsteps.backends.log_printer import LogPrinter
 from tfsteps.console.messages import warn
 from tfsteps.kube.event_loop import EventLoop
 from tfsteps.kube.inbox import Inbox

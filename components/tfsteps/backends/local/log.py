@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from tfsteps.backends.base import LogOptions
-from tfsteps.backends.log_printer import LogLine, LogPrinter
+from tfsteps.backends.base import LogLine, LogOptions
+from tfsteps.backends.log_printer import LogPrinter
 from tfsteps.runs.log_file import stamp
 from tfsteps.runs.log_segments import GAP, LogReader
 from tfsteps.runs.pipeline_record import PipelineRecord, StepRecord

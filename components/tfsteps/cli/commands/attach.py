@@ -10,6 +10,8 @@ import msgspec
 import typer
 
 from tfsteps.answer import NO
+from tfsteps.api.launching import launch_failed
+from tfsteps.api.plan import find_system
 from tfsteps.backends.base import LogOptions, RunBackend
 from tfsteps.backends.errors import CommandError
 from tfsteps.backends.find import Job, Selection
@@ -18,9 +20,8 @@ from tfsteps.backends.place import Place
 from tfsteps.backends.records import Record, record_of
 from tfsteps.cli.commands.run import RunOutput, Timestamps
 from tfsteps.cli.commands.runs import RunId, Task
-from tfsteps.cli.foreground import Display, launch_failed
+from tfsteps.cli.foreground import Display
 from tfsteps.cli.place_options import Context, Namespace, OnOption
-from tfsteps.cli.plan import find_system
 from tfsteps.console.messages import say, warn
 from tfsteps.console.outputs import Output
 from tfsteps.console.text import clean

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 import msgspec
 import typer
 
+from tfsteps.api.plan import Plan
 from tfsteps.backends.errors import CommandError
 from tfsteps.backends.place import Place
-from tfsteps.cli.plan import Plan
 from tfsteps.console.outputs import verdict
 from tfsteps.launcher.failure import exit_code
 from tfsteps.launcher.lifecycle import launch

@@ -1,18 +1,18 @@
 """`tfsteps logs`: the log lines of a run, also while it runs."""
 
+import functools
 import time
 from typing import Annotated
 
-import msgspec
 import typer
 
+from tfsteps.api import run_list
+from tfsteps.api.queries import pass_log
 from tfsteps.backends.base import LogOptions
 from tfsteps.backends.errors import CommandError
 from tfsteps.backends.find import Selection
 from tfsteps.backends.log_printer import compile_grep
 from tfsteps.backends.open import located, open_backend
-from tfsteps.backends.replica_names import ReplicaFilter
-from tfsteps.cli import run_list
 from tfsteps.cli.commands.runs import AttemptNumber, RunId
 from tfsteps.cli.completion import complete_replica, complete_task
 from tfsteps.cli.place_options import AllNamespaces, Context, From, Namespace, OnOption
@@ -83,24 +83,17 @@ def logs(
         if used and grep is None:
             raise CommandError(f"{option} is about --grep; add --grep, or leave it out")
     pattern = None if grep is None else compile_grep(grep, ignore_case=ignore_case)
-    start = None if since is None else run_list.parse_since(since, time.time())
+    start = None if since is None else functools.partial(run_list.parse_since, since)
+    if start:
+        start(time.time())  # a wrong time is refused before anything is read
     names = list(dict.fromkeys(replicas or []))
-    chosen = ReplicaFilter(names)
     selection = Selection(run, None, attempt, tuple(task or ()))
+    options = LogOptions(lambda _: True, timestamps, tail, follow, None, pattern, around)
     with open_backend(
         located(selection, on, context, namespace, everywhere=all_namespaces, records=from_), gone=True
     ) as backend:
-        target = backend.find(run)
-        selection = msgspec.structs.replace(selection, run=target.id)
-        jobs, _ = selection.parts(target)
-        known = [replica.name for job in jobs for replica in job.status.replicas]
-        named = any("/" in name for name in names)
-        chosen.check(target.id, known, [source for job in jobs if named for source in backend.containers(job)])
-        if since is not None:  # the server's clock is known only after its first answer
-            start = run_list.parse_since(since, backend.now())
-        options = LogOptions(chosen.matches, timestamps, tail, follow, start, pattern, around)
-        printed = backend.print_log(jobs, selection, options)
+        run_id, printed = pass_log(backend, selection, names, options, start)
     if not printed and tail != 0:
         conditions = {"of": " ".join(names), "since": since, "that match": grep}
         words = [f" {word} {clean(value)}" for word, value in conditions.items() if value]
-        say(f"run {target.id}: no log lines{''.join(words)}")
+        say(f"run {run_id}: no log lines{''.join(words)}")

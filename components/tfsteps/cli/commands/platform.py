@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from tfsteps.cli.job_input import Overrides, read_file
+from tfsteps.api.job_input import read_file
+from tfsteps.cli.place_options import Overrides
 from tfsteps.settings.apply import Applied, apply
 from tfsteps.settings.parse import load
 from tfsteps.spec import Path, dotted

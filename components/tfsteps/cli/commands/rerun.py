@@ -9,6 +9,8 @@ import msgspec
 import typer
 
 from tfsteps import spec
+from tfsteps.api.job_input import JobInput, set_by
+from tfsteps.api.plan import choose, make_plan
 from tfsteps.backends.errors import CommandError
 from tfsteps.backends.find import Selection
 from tfsteps.backends.local.backend import LocalBackend
@@ -21,9 +23,8 @@ from tfsteps.cli.commands.submit import parse_parameters
 from tfsteps.cli.compiled import parse_compiled
 from tfsteps.cli.detach import detach as start_detached
 from tfsteps.cli.foreground import Display, TensorBoardChoice, run_plan
-from tfsteps.cli.job_input import JobInput, Overrides, set_by
-from tfsteps.cli.place_options import Context, From, Namespace, OnOption
-from tfsteps.cli.plan import choose, make_plan, print_plan
+from tfsteps.cli.place_options import Context, From, Namespace, OnOption, Overrides
+from tfsteps.cli.plan_output import print_plan
 from tfsteps.console.outputs import Output
 from tfsteps.console.text import clean
 from tfsteps.engines import registry as engines

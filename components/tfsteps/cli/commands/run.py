@@ -6,13 +6,14 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from tfsteps.api import job_input
+from tfsteps.api.job_input import COMMAND_LINE, JobOptions, split_command
+from tfsteps.api.plan import choose, make_plan
 from tfsteps.backends.errors import CommandError
-from tfsteps.cli import job_input
 from tfsteps.cli.detach import detach as start_detached
 from tfsteps.cli.foreground import Display, TensorBoardChoice, run_plan
-from tfsteps.cli.job_input import COMMAND_LINE, JobOptions, Overrides, split_command
-from tfsteps.cli.place_options import Context, Namespace, on_option
-from tfsteps.cli.plan import choose, make_plan, print_job_file, print_plan
+from tfsteps.cli.place_options import Context, Namespace, Overrides, on_option
+from tfsteps.cli.plan_output import print_job_file, print_plan
 from tfsteps.console.outputs import Output
 from tfsteps.runs.location import Location
 

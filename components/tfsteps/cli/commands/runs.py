@@ -2,18 +2,16 @@
 
 import pathlib
 import time
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated
 
 import typer
 from msgspec.structs import replace
 
-from tfsteps.backends.base import RunBackend
+from tfsteps.api import run_list
 from tfsteps.backends.errors import CommandError
-from tfsteps.backends.left_jobs import refreshed
 from tfsteps.backends.open import open_backend
 from tfsteps.backends.place import Place
-from tfsteps.cli import run_list
 from tfsteps.cli.completion import complete_run
 from tfsteps.cli.pages import open_page
 from tfsteps.cli.place_options import AllNamespaces, Context, From, ListOn, Namespace
@@ -120,10 +118,7 @@ def runs(
     page = html or (store.home() / "runs.html" if open_browser else None)
     place = Place(on, context, namespace, all_namespaces, from_)
     with open_backend(place, gone=True) as backend:
-        entries = _entries(backend, run, labels)
-        if on == Location.LOCAL:
-            statuses = refreshed([entry.status for entry in entries])
-            entries = [replace(entry, status=status) for entry, status in zip(entries, statuses, strict=True)]
+        entries = run_list.entries(backend, run, labels, here=on == Location.LOCAL)
         if trigger:
             from tfsteps.backends.kubernetes.backend import cluster  # noqa: PLC0415  it imports the client of clusters
             from tfsteps.backends.kubernetes.triggers import UNKNOWN, triggers  # noqa: PLC0415
@@ -155,19 +150,6 @@ def runs(
         typer.echo(f"No run {backend.where} matches these options; `tfsteps runs` without filters lists all.", err=True)
     else:
         typer.echo(f"There are no runs {backend.where}; `tfsteps init` writes a first job.", err=True)
-
-
-def _entries(backend: RunBackend[Any], run: str | None, labels: Mapping[str, str]) -> list[run_list.Entry]:
-    """Return all that can be listed, or all of one run; with `labels` only jobs, for pipelines have none."""
-    if labels:
-        return [*map(run_list.Entry.of, backend.jobs(backend.find(run).id if run else "", labels))]
-    if run is None:
-        jobs = backend.jobs()
-        pipelines = backend.pipelines(jobs)
-    else:
-        target = backend.find(run)
-        jobs, pipelines = target.jobs, [target.pipeline] if target.pipeline else []
-    return [*map(run_list.Entry.of, jobs), *map(run_list.Entry.of_pipeline, pipelines)]
 
 
 def _warn_of_unknown(metrics: Sequence[str], entries: Sequence[run_list.Entry]) -> None:

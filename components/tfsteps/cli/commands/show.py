@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from tfsteps.api.queries import run_graph
 from tfsteps.backends.base import RunBackend
 from tfsteps.backends.find import Run, Selection
 from tfsteps.backends.open import located, open_backend
@@ -19,7 +20,6 @@ from tfsteps.console.outputs import (
     Output,
     graph_data,
     headline,
-    links,
     pipeline_verdict,
     plain,
     print_json,
@@ -30,7 +30,6 @@ from tfsteps.console.outputs import (
     with_iso_times,
 )
 from tfsteps.console.text import clean
-from tfsteps.runs.graph import Node, graph
 from tfsteps.runs.status import Status
 
 
@@ -60,7 +59,7 @@ def show(
         pipeline = target.pipeline if selection.whole else None
         jobs = selection.choose(target.jobs) if pipeline else selection.parts(target)[0]
         statuses = _statuses(backend, target, jobs, selection, output, follow=follow)
-        root, notes = _graph(backend, target, selection, statuses, again=follow)
+        root, notes = run_graph(backend, target, selection, statuses, again=follow)
         if pipeline and follow:
             pipeline = backend.find(target.id).pipeline
     statuses.sort(key=lambda status: status.created)
@@ -95,17 +94,6 @@ def _statuses(
         return backend.follow(jobs, selection, [])
     with LiveGraph(backend, target, selection) as tree, observer(final=False, above=tree.drawn) as view:
         return backend.follow(jobs, selection, [tree, view])
-
-
-def _graph(
-    backend: RunBackend[Any], target: Run[Any], selection: Selection, statuses: Sequence[Status], *, again: bool
-) -> tuple[Node, Sequence[str]]:
-    """Return the graph of the run, or of the selected task or attempt, and what could not be read of it."""
-    jobs = [job for job in (backend.jobs(target.id) if again else target.jobs) if selection.includes(job)]
-    around = backend.surroundings(target.id, jobs)
-    known = {job.status.identity: job.status for job in jobs} | {status.identity: status for status in statuses}
-    paths = {identity: links(status) for identity, status in known.items()}
-    return graph(target.id, known.values(), around, paths), around.notes
 
 
 def print_status(status: Status) -> None:

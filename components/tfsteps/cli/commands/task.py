@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from tfsteps.api.plan import Plan, choose, make_plan
 from tfsteps.backends.errors import CommandError
 from tfsteps.backends.find import Selection
 from tfsteps.backends.open import located, open_backend
@@ -23,9 +24,8 @@ from tfsteps.cli.commands.single_task import DEBUG, RUN, SingleTask
 from tfsteps.cli.commands.submit import parse_parameters
 from tfsteps.cli.detach import detach as start_detached
 from tfsteps.cli.foreground import Display, TensorBoardChoice, run_plan
-from tfsteps.cli.job_input import Overrides
-from tfsteps.cli.place_options import Context, Namespace, OnOption
-from tfsteps.cli.plan import Plan, choose, make_plan, print_plan
+from tfsteps.cli.place_options import Context, Namespace, OnOption, Overrides
+from tfsteps.cli.plan_output import print_plan
 from tfsteps.console.messages import say
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.runs.location import Location

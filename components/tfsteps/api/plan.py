@@ -1,22 +1,18 @@
 """What `tfsteps run` will do, checked as far as possible before anything is created."""
 
-import json
 import os
 import pathlib
-import sys
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
+from tfsteps.api.job_input import JobInput
 from tfsteps.backends.errors import CommandError
 from tfsteps.backends.find import LATEST
 from tfsteps.backends.open import open_backend
 from tfsteps.backends.place import AUTO, Place, default_system, on_of
 from tfsteps.backends.records import record_of
-from tfsteps.cli.job_input import JobInput
-from tfsteps.console.messages import say, warn
-from tfsteps.console.outputs import print_json
+from tfsteps.console.messages import say
 from tfsteps.engines.registry import find_pipeline
 from tfsteps.runs import code_archive, store
 from tfsteps.runs.code_archive import CodeError
@@ -28,7 +24,6 @@ from tfsteps.runs.status import Status
 from tfsteps.spec import SpecError, TrainingJob
 from tfsteps.systems import registry
 from tfsteps.systems.base import HasSettings, System
-from tfsteps.text.streams import takes_any
 
 _LEFT_OUT_SHOWN = 4
 
@@ -203,50 +198,3 @@ def _running_already(run: str, task: str, options: str, replace: bool | None) ->
     beside = f"another --task runs beside it{adopt}"
     instead = beside if replace is None else "--replace stops and removes it first"
     return CommandError(f"run {run}: task {task} is running already; {stop}, {instead}")
-
-
-def print_plan(plan: Plan, *, as_json: bool) -> None:
-    """Print what would be started: objects for kubectl, or the processes of a local run."""
-    objects = json.loads(msgspec.json.encode(plan.system.plan(plan.job, plan.identity, plan.places)))
-    if all("apiVersion" in item for item in objects):
-        for warning in plan.system.warnings(plan.job):
-            warn(warning)
-        if note := registry.plugin(plan.system.name).plan_note:
-            say(note)
-        documents = objects
-    else:
-        documents = [_described(plan, objects)]
-    if not as_json:
-        import yaml  # noqa: PLC0415  commands start faster without it
-
-        print(yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=takes_any(sys.stdout)), end="")
-    elif len(documents) == 1:
-        print_json(documents[0])
-    else:
-        print_json({"apiVersion": "v1", "kind": "List", "items": documents})
-
-
-def print_job_file(plan: Plan) -> None:
-    """Print the job file of a job that has none, as a comment."""
-    import yaml  # noqa: PLC0415  as above
-
-    source = plan.job.code_source  # the folder, not its hash: the file may be used on another machine
-    job = msgspec.structs.replace(plan.job, code=source and source.folder)
-    text = yaml.safe_dump(
-        msgspec.to_builtins(job), sort_keys=False, allow_unicode=takes_any(sys.stdout), default_flow_style=None
-    )
-    print("\n".join(["# job file:", *(f"#   {line}" for line in text.splitlines())]))
-
-
-def _described(plan: Plan, objects: list[Any]) -> dict[str, Any]:
-    return {
-        "run": plan.identity.run,
-        "task": plan.identity.task,
-        "attempt": plan.identity.attempt,
-        "system": plan.system.name,
-        "output": plan.places.output,
-        "model": plan.places.model,
-        "logs": plan.places.logs,
-        "warnings": plan.system.warnings(plan.job),
-        "objects": objects,
-    }

@@ -2,12 +2,15 @@
 
 import contextlib
 import datetime as dt
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
+from tfsteps.backends.base import RunBackend
 from tfsteps.backends.errors import CommandError
 from tfsteps.backends.find import Job
+from tfsteps.backends.left_jobs import refreshed
 from tfsteps.backends.records import record_of
 from tfsteps.console.text import clean, duration, iso
 from tfsteps.runs.events import State
@@ -108,6 +111,28 @@ class Filter(msgspec.Struct, frozen=True):
             and (self.pipeline is None or identity.pipeline in (self.pipeline, label_value(self.pipeline)))
             and (self.since is None or status.created >= self.since)
         )
+
+
+def entries(backend: RunBackend[Any], run: str | None, labels: Mapping[str, str], *, here: bool) -> list[Entry]:
+    """Return all that can be listed, or all of one run; with `labels` only jobs, for pipelines have none.
+
+    Args:
+        backend: Where to look.
+        run: What the user calls the run; None = all runs.
+        labels: Only jobs with all of these labels.
+        here: Whether it is this machine, whose records of platforms' jobs without a launcher are brought up to date.
+    """
+    if labels:
+        found = [*map(Entry.of, backend.jobs(backend.find(run).id if run else "", labels))]
+    else:
+        target = None if run is None else backend.find(run)
+        jobs = target.jobs if target else backend.jobs()
+        pipelines = backend.pipelines(jobs) if target is None else [target.pipeline] if target.pipeline else []
+        found = [*map(Entry.of, jobs), *map(Entry.of_pipeline, pipelines)]
+    if not here:
+        return found
+    statuses = refreshed([entry.status for entry in found])
+    return [msgspec.structs.replace(entry, status=now) for entry, now in zip(found, statuses, strict=True)]
 
 
 def parse_states(texts: Iterable[str]) -> frozenset[State]:

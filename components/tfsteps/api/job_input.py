@@ -1,14 +1,13 @@
-"""The job that a command is about: from a file, or from a command line after `--`."""
+"""The job that a command or a call is about: from a file, from plain data, or from a command line after `--`."""
 
 import pathlib
 import re
 import shlex
 import shutil
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-import typer
 
 from tfsteps import spec
 from tfsteps.backends.errors import CommandError
@@ -19,16 +18,6 @@ from tfsteps.text.streams import read_input
 
 COMMAND_LINE = "command line"
 _INTERPRETER = re.compile(r"(python|sh|bash)[0-9.]*")
-
-Overrides = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="PATH=VALUE",
-        help="Override a field of the job: env.LR=0.3, roles.worker.replicas=4, args.1=5. VALUE is YAML; null removes "
-        "the field. Repeat it for several.",
-    ),
-]
 
 
 class JobInput(msgspec.Struct, frozen=True):

@@ -1,0 +1,352 @@
+"""`run`, `runs`, `show`, `logs` and `compare` as functions."""
+
+import contextlib
+import datetime as dt
+import os
+import pathlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from tfsteps import spec
+from tfsteps.api import run_list
+from tfsteps.api.job_input import JobInput, JobOptions, read, set_by
+from tfsteps.api.launching import launch_failed, launch_plan
+from tfsteps.api.live import Watcher, in_notebook
+from tfsteps.api.plan import choose, make_plan
+from tfsteps.api.queries import compared_runs, pass_log, run_graph
+from tfsteps.api.results import Attempt, Comparison, Line, Log, Run, RunList
+from tfsteps.backends.base import LogLine, LogOptions
+from tfsteps.backends.errors import CommandError
+from tfsteps.backends.find import Selection
+from tfsteps.backends.log_printer import compile_grep
+from tfsteps.backends.open import located, open_backend
+from tfsteps.backends.place import Place
+from tfsteps.console import run_tree
+from tfsteps.console.messages import collected
+from tfsteps.console.outputs import pipeline_verdict, verdict
+from tfsteps.launcher.exit_codes import ExitCode
+from tfsteps.launcher.failure import exit_code
+from tfsteps.runs.events import State
+from tfsteps.runs.location import Location
+from tfsteps.systems import registry
+from tfsteps.systems.base import LaunchError
+
+Since = str | dt.timedelta | dt.datetime | None
+
+
+class RunFailed(CommandError):  # noqa: N818  as the state of a job is called
+    """A job that did not succeed.
+
+    Attributes:
+        attempt: The attempt.
+        code: What `tfsteps run` would have exited with.
+    """
+
+    def __init__(self, attempt: Attempt) -> None:
+        """Say how the job ended."""
+        self.attempt = attempt
+        super().__init__(verdict(attempt.status), exit_code(attempt.status))
+
+
+class RunStopped(RunFailed):
+    """A job that was stopped: by an interrupt of the notebook, by Ctrl-C, or by `tfsteps stop`."""
+
+
+def run(
+    job: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+    *,
+    command: Sequence[str] | None = None,
+    workers: int | None = None,
+    ps: int | None = None,
+    chief: bool = False,
+    name: str | None = None,
+    image: str | None = None,
+    code: str | os.PathLike[str] | None = None,
+    overrides: Sequence[str] = (),
+    on: str | None = None,
+    system: str | None = None,
+    context: str = "",
+    namespace: str = "",
+    run_id: str | None = None,
+    task: str | None = None,
+    check: bool = True,
+    display: bool | None = None,
+    on_change: Callable[[Attempt], object] | None = None,
+) -> Attempt:
+    """Run a job to its end, and return the attempt.
+
+    An interrupt of the notebook, Ctrl-C and SIGTERM stop the job, as they do with `tfsteps run`; a second one kills its
+    replicas. In another thread than the main one no signal comes: use `tfsteps stop`. A `tensorboard:` of the job
+    starts on a cluster only; `tfsteps tensorboard RUN` shows the event files of a job elsewhere.
+
+    Args:
+        job: A job file, or a job with the fields of one, whose relative paths start from the current folder. None = the
+            job is described by `command` and the arguments until `code`.
+        command: Program and arguments that every replica runs.
+        workers: Number of workers; None = 1, or none beside a chief.
+        ps: Number of parameter servers; None = none.
+        chief: Whether there is a chief.
+        name: The job's name; None = that of the program.
+        image: Container image of every role, on a cluster.
+        code: Folder with the files of the program; None = none are shipped.
+        overrides: Fields of the job to override, each `PATH=VALUE` as for `--set`.
+        on: local, kubernetes, or a platform's name; None = local.
+        system: The job system; None = local, or on a cluster what fits it.
+        context: Context of the kubeconfig; empty = the current one.
+        namespace: Namespace on the cluster; empty = that of the context.
+        run_id: Id of the run; None = a new one. The id of an ended run makes another attempt.
+        task: Name of the task within the run; None = the job's.
+        check: Raise RunFailed if the job does not succeed. False = return the failed attempt.
+        display: Show status, last lines and curves while it runs; None = in notebooks only.
+        on_change: Called with the attempt after each change of the job or of a replica. It must be quick.
+
+    Raises:
+        SpecError: The job is wrong, or cannot run on this system. Nothing was created.
+        RunStopped: The job was stopped; also with `check=False`, so that an interrupt ends a loop over jobs.
+        RunFailed: The job did not succeed.
+        CommandError: It could not be launched, or could not be followed to its end.
+    """
+    options = JobOptions(workers, ps, chief, name, image, None if code is None else os.fspath(code))
+    with _commands() as said:
+        source = _job_input(job, command, options, overrides)
+        chosen, place = choose(on, system, context, namespace)
+        plan = make_plan(source, chosen, place, run_id, task)
+        said.extend(plan.system.warnings(plan.job))
+        metrics = [*plan.job.outputs.metrics.values()]
+        with Watcher(said, metrics, on_change, display=in_notebook() if display is None else display) as watcher:
+            try:
+                status = launch_plan(plan, watcher, "")
+            except LaunchError as error:
+                raise launch_failed(plan.identity.task, error) from error
+            attempt = Attempt.of(status, notes=said)
+            watcher.end(attempt)
+    if attempt.state is State.CANCELLED:
+        raise RunStopped(attempt)
+    if check and not attempt.succeeded:
+        raise RunFailed(attempt)
+    return attempt
+
+
+def _job_input(
+    job: str | os.PathLike[str] | Mapping[str, Any] | None,
+    command: Sequence[str] | None,
+    options: JobOptions,
+    overrides: Sequence[str],
+) -> JobInput:
+    if not isinstance(job, Mapping):
+        return read(None if job is None else os.fspath(job), command, options, overrides)
+    if command is not None or options.used:
+        raise CommandError("a job as a mapping has all fields of a job file; leave out command, workers and the others")
+    source = "the job"
+    parsed = spec.from_plain(dict(job), source, registry.options(), overrides)
+    return JobInput(parsed, source, pathlib.Path.cwd(), set_by(overrides))
+
+
+def runs(
+    run: str | None = None,
+    *,
+    state: str | Sequence[str] = (),
+    task: str | None = None,
+    pipeline: str | None = None,
+    labels: Mapping[str, str] | None = None,
+    since: Since = None,
+    limit: int | None = None,
+    sort: str = "created",
+    on: str = "local",
+    context: str = "",
+    namespace: str = "",
+    all_namespaces: bool = False,
+    records: str = "",
+) -> RunList:
+    """Return runs, the newest first: an entry for each attempt at a task, and one for each pipeline of this machine.
+
+    Args:
+        run: Only this run, named as for `show`; None = all.
+        state: Only in this state, or one of these; empty = any.
+        task: Only this task; None = all.
+        pipeline: Only this pipeline; None = all, and jobs outside of pipelines.
+        labels: Only jobs with all of these labels.
+        since: Only created since then: a time, how long ago, or text such as `2h`; None = whenever.
+        limit: At most so many; None = all.
+        sort: created, duration, task, or the name of a metric, the highest value first.
+        on: local, kubernetes, or a platform's name.
+        context: Context of the kubeconfig; empty = the current one.
+        namespace: Namespace on the cluster; empty = that of the context.
+        all_namespaces: Look in all of them.
+        records: Look in the stored records at this address, and nowhere else; empty = do not.
+
+    Raises:
+        CommandError: An argument is wrong, the run is unknown, or a server does not answer.
+    """
+    if limit is not None and limit < 1:
+        raise CommandError(f"limit {limit} lists nothing: give 1 or more, or leave it out")
+    texts = [f"{key}={value}" for key, value in (labels or {}).items()]
+    now = time.time()
+    selects = run_list.Filter(
+        run_list.parse_states([state] if isinstance(state, str) else state), task, pipeline, _since(since, now)
+    )
+    with (
+        _commands() as said,
+        open_backend(Place(on, context, namespace, all_namespaces, records), gone=True) as backend,
+    ):
+        entries = run_list.entries(backend, run, run_list.parse_labels(texts), here=on == Location.LOCAL)
+        run_list.check_sort(sort, entries, [])
+        chosen = run_list.ordered([entry for entry in entries if selects.matches(entry)], sort, now)[:limit]
+        return RunList(tuple(Attempt.of(entry.status, is_job=entry.is_job) for entry in chosen), tuple(said))
+
+
+def show(
+    run: str,
+    *,
+    task: str | None = None,
+    attempt: int | None = None,
+    on: str | None = None,
+    context: str = "",
+    namespace: str = "",
+    all_namespaces: bool = False,
+    records: str = "",
+) -> Run:
+    """Return what a run consists of, and the status of its attempts.
+
+    Args:
+        run: Id of the run, the beginning of one, or `latest`; the name of a task, a job or a pipeline: its newest run.
+        task: Only this task; None = all.
+        attempt: The number of the attempt; None = the newest of each task.
+        on: local, kubernetes, or a platform's name; None = local, or the platform of a run that this machine records.
+        context: Context of the kubeconfig; empty = the current one.
+        namespace: Namespace on the cluster; empty = that of the context.
+        all_namespaces: Look in all of them.
+        records: Look in the stored records at this address, and nowhere else; empty = do not.
+
+    Raises:
+        CommandError: The run, task or attempt is unknown, or a server does not answer.
+    """
+    selection = Selection(run, task, attempt)
+    with _commands() as said:
+        place = located(selection, on, context, namespace, everywhere=all_namespaces, records=records)
+        with open_backend(place, gone=True) as backend:
+            target = backend.find(run)
+            whole = target.pipeline if selection.whole else None
+            jobs = selection.choose(target.jobs) if whole else selection.parts(target)[0]
+            statuses = sorted(map(backend.explain, jobs), key=lambda status: status.created)
+            root, notes = run_graph(backend, target, selection, statuses, again=False)
+            return Run(
+                target.id,
+                tuple(map(Attempt.of, statuses)),
+                pipeline_verdict(whole) if whole else "",
+                tuple(map(str, run_tree.tree(root, any_character=True))),
+                (*said, *notes),
+            )
+
+
+def logs(
+    run: str,
+    replicas: str | Sequence[str] = (),
+    *,
+    task: str | Sequence[str] = (),
+    attempt: int | None = None,
+    grep: str | None = None,
+    ignore_case: bool = False,
+    around: int = 0,
+    since: Since = None,
+    tail: int | None = None,
+    on: str | None = None,
+    context: str = "",
+    namespace: str = "",
+    all_namespaces: bool = False,
+    records: str = "",
+) -> Log:
+    """Return the log lines of a run so far.
+
+    Args:
+        run: The run, named as for `show`.
+        replicas: Only these: a role, `worker`; a replica, `worker-1`; a container, `worker-1/init-data`; empty = all.
+        task: Only this task, or these; empty = all.
+        attempt: The number of the attempt; None = the newest of each task.
+        grep: Only lines in which this regular expression is found; None = all.
+        ignore_case: `grep` ignores upper and lower case.
+        around: With `grep`: also so many lines of the same replica before and after each line found.
+        since: Only lines since then: a time, how long ago, or text such as `10m`; None = whenever.
+        tail: Only the last lines, as many as this, of those that the other arguments choose; None = all.
+        on: local, kubernetes, or a platform's name; None = local, or the platform of a run that this machine records.
+        context: Context of the kubeconfig; empty = the current one.
+        namespace: Namespace on the cluster; empty = that of the context.
+        all_namespaces: Look in all of them.
+        records: Look in the stored records at this address, and nowhere else; empty = do not.
+
+    Raises:
+        CommandError: The run, task, attempt or replica is unknown, an argument is wrong, or a server does not answer.
+    """
+    if grep is None and (ignore_case or around):
+        raise CommandError("ignore_case and around are about grep; add grep, or leave them out")
+    if around < 0 or (tail is not None and tail < 0):
+        raise CommandError(f"around={around} and tail={tail} are numbers of lines: give 0 or more, or leave them out")
+    pattern = None if grep is None else compile_grep(grep, ignore_case=ignore_case)
+    names = [replicas] if isinstance(replicas, str) else list(dict.fromkeys(replicas))
+    selection = Selection(run, None, attempt, (task,) if isinstance(task, str) else tuple(task))
+    _since(since, time.time())  # a wrong time is refused before anything is read
+    lines: list[LogLine] = []
+    options = LogOptions(lambda _: True, tail=tail, grep=pattern, around=around, receive=lines.append)
+    with _commands() as said:
+        place = located(selection, on, context, namespace, everywhere=all_namespaces, records=records)
+        with open_backend(place, gone=True) as backend:
+            run_id, _ = pass_log(backend, selection, names, options, lambda now: _since(since, now) or 0.0)
+    return Log(run_id, tuple(map(_line, lines)), tuple(said))
+
+
+def compare(
+    *runs: str | Attempt,
+    task: str | None = None,
+    on: str = "local",
+    context: str = "",
+    namespace: str = "",
+    all_namespaces: bool = False,
+    records: str = "",
+) -> Comparison:
+    """Compare the newest attempts of two runs or more: states, durations, metrics, curves, and the inputs that differ.
+
+    Args:
+        *runs: The runs, named as for `show`, or attempts of them.
+        task: The task to compare; None = the newest that all runs have.
+        on: local, kubernetes, or a platform's name.
+        context: Context of the kubeconfig; empty = the current one.
+        namespace: Namespace on the cluster; empty = that of the context.
+        all_namespaces: Look in all of them.
+        records: Look in the stored records at this address, and nowhere else; empty = do not.
+
+    Raises:
+        CommandError: There are fewer than two runs, one is unknown or named twice, or a server does not answer.
+    """
+    names = [run.run if isinstance(run, Attempt) else run for run in runs]
+    with (
+        _commands() as said,
+        open_backend(Place(on, context, namespace, all_namespaces, records), gone=True) as backend,
+    ):
+        return Comparison.of(compared_runs(backend, names, task), said)
+
+
+def _line(line: LogLine) -> Line:
+    at = dt.datetime.fromisoformat(line.stamp)
+    return Line(at, line.task, line.source, line.incarnation, line.text.decode(errors="replace"))
+
+
+def _since(since: Since, now: float) -> float | None:
+    match since:
+        case None:
+            return None
+        case dt.timedelta():
+            return now - since.total_seconds()
+        case dt.datetime():
+            return since.timestamp()
+    return run_list.parse_since(since, now)
+
+
+@contextlib.contextmanager
+def _commands() -> Iterator[list[str]]:
+    """Yield a list that gets what the commands would print to standard error; a LaunchError becomes a CommandError."""
+    try:
+        with collected() as said:
+            yield said
+    except LaunchError as error:
+        raise CommandError(str(error), ExitCode.PLATFORM if error.retryable else ExitCode.USAGE) from error
