@@ -4,3 +4,12 @@ Import nothing heavy here: launchers start by importing this package, and their 
 """
 
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> object:
+    """Return `train_function`, which is loaded when it is asked for; `__init__.pyi` has its type."""
+    if name == "train_function":
+        import importlib  # noqa: PLC0415
+
+        return importlib.import_module("tfsteps.api").train_function
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

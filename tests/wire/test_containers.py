@@ -11,7 +11,7 @@ import pytest
 from tests.unit.systems.kubernetes.objects import pod, tfjob
 from tests.wire.scripted import Answer, serve
 from tests.wire.test_job import JOB, events, listed
-from tfsteps.cli.commands.logs import ReplicaFilter
+from tfsteps.backends.replica_names import ReplicaFilter
 from tfsteps.kube.client import Api
 from tfsteps.launcher.failure import failure_summary
 from tfsteps.launcher.log_writer import LogWriter

@@ -8,8 +8,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tfsteps.api.function_source import FunctionError
     from tfsteps.api.functions import RunFailed, RunStopped, compare, logs, run, runs, show
     from tfsteps.api.results import Attempt, Comparison, Line, Log, Replica, Run, RunList
+    from tfsteps.api.shipped_function import FunctionRun, TrainFunction, train_function
     from tfsteps.backends.errors import CommandError
     from tfsteps.spec import SpecError
 
@@ -17,6 +19,8 @@ __all__ = [
     "Attempt",
     "CommandError",
     "Comparison",
+    "FunctionError",
+    "FunctionRun",
     "Line",
     "Log",
     "Replica",
@@ -25,14 +29,18 @@ __all__ = [
     "RunList",
     "RunStopped",
     "SpecError",
+    "TrainFunction",
     "compare",
     "logs",
     "run",
     "runs",
     "show",
+    "train_function",
 ]
 
 _MODULES = {
+    "tfsteps.api.function_source": ("FunctionError",),
+    "tfsteps.api.shipped_function": ("FunctionRun", "TrainFunction", "train_function"),
     "tfsteps.api.functions": ("RunFailed", "RunStopped", "compare", "logs", "run", "runs", "show"),
     "tfsteps.api.results": ("Attempt", "Comparison", "Line", "Log", "Replica", "Run", "RunList"),
     "tfsteps.backends.errors": ("CommandError",),

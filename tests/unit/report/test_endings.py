@@ -1,5 +1,6 @@
 """Ends that look like failures: replicas that were stopped, and runs whose launcher was killed."""
 
+import msgspec
 import pytest
 
 from tests.support import finished
@@ -50,7 +51,7 @@ def test_replicas_that_lost_a_peer_lead_to_the_one_that_failed_first():
 
 def test_without_a_replica_that_failed_first_nobody_is_blamed():
     status = finished.failed().status()
-    status.failure.replica = "chief-0"
+    status.failure = msgspec.structs.replace(status.failure, replica="chief-0")
     assert endings.peer_lost(status) == ""
     status.failure = None
     assert endings.peer_lost(status) == ""

@@ -1,0 +1,3 @@
+from tfsteps.api import train_function as train_function
+
+__version__: str

@@ -1,0 +1,262 @@
+"""The source of a function as a program that needs nothing else of its module; what cannot be shipped is refused."""
+
+import ast
+import builtins
+import importlib.util
+import inspect
+import json
+import pathlib
+import site
+import symtable
+import sys
+import sysconfig
+import textwrap
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from tfsteps.backends.errors import CommandError
+
+_PLAIN = (int, float, str, bool, list, dict)
+_FIX = "a replica has the function alone: pass it as a parameter, or import or define it inside of the function"
+
+
+class FunctionError(CommandError):
+    """A function that cannot be shipped, or a value that is not one of its parameter; names the line."""
+
+
+class Parameter(msgspec.Struct, frozen=True):
+    """A parameter: its type among int, float, str, bool, list and dict, and whether None may be its default."""
+
+    kind: type
+    required: bool
+
+
+class FunctionSource(msgspec.Struct, frozen=True):
+    """A function that can be shipped.
+
+    Attributes:
+        name: Its name.
+        text: A module that defines it, with the imports and constants that it uses.
+        parameters: Its parameters.
+    """
+
+    name: str
+    text: str
+    parameters: Mapping[str, Parameter]
+
+
+def read(function: Callable[..., Any]) -> FunctionSource:
+    """Return the source of a function. FunctionError if it cannot be shipped, with the name and the line."""
+    return _Reader(function).read()
+
+
+def words(source: FunctionSource, values: Mapping[str, Any], *, references: bool) -> list[str]:
+    """Return parameters as arguments of the program, each `--NAME=VALUE`; text as it is, everything else as JSON.
+
+    Args:
+        source: The function.
+        values: The parameters. None = the default of the function.
+        references: Whether a value may be what a pipeline fills in later.
+
+    Raises:
+        FunctionError: A parameter is unknown, missing or of another type.
+    """
+    if unknown := [name for name in values if name not in source.parameters]:
+        known = ", ".join(source.parameters) or "none"
+        raise FunctionError(f"{source.name} has no parameter {unknown[0]!r}; it has {known}")
+    given = {name: value for name, value in values.items() if value is not None}
+    if missing := [name for name, parameter in source.parameters.items() if parameter.required and name not in given]:
+        raise FunctionError(f"{source.name} needs the parameter {missing[0]!r}")
+    return [f"--{name}={_word(source, name, value, references=references)}" for name, value in given.items()]
+
+
+def _word(source: FunctionSource, name: str, value: Any, *, references: bool) -> str:
+    kind = source.parameters[name].kind
+    if references and "{{" in str(value) and (isinstance(value, str) or not isinstance(value, _PLAIN)):
+        return str(value)
+    right = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+    if not right and not (kind is float and type(value) is int):
+        raise FunctionError(f"{source.name}: {name} is {value!r}, expected {kind.__name__}")
+    if kind is str:
+        return str(value)
+    if not _is_json(value):
+        raise FunctionError(
+            f"{source.name}: {name} is {value!r}, which is not JSON; pass numbers, text, lists, mappings"
+        )
+    return json.dumps(value)
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        return bool(json.loads(json.dumps(value)) == value)
+    except (TypeError, ValueError, RecursionError):
+        return False
+
+
+class _Reader:
+    """Reads one function."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.name = getattr(function, "__name__", repr(function))
+        self.first = 0
+
+    def error(self, line: int, wrong: str) -> FunctionError:
+        """Return an error at a line of the function's source, 1 = its first."""
+        file = pathlib.Path(self.function.__code__.co_filename).name
+        return FunctionError(f"{self.name} cannot be shipped: {file}, line {self.first + line}: {wrong}")
+
+    def read(self) -> FunctionSource:
+        function = self.function
+        if not isinstance(function, types.FunctionType):
+            raise FunctionError(f"{self.name} cannot be shipped: it is a {type(function).__name__}, not a function")
+        self.first = function.__code__.co_firstlineno - 1
+        if self.name == "<lambda>":
+            raise self.error(1, "it is a lambda, which has no source of its own; write `def`")
+        if "." in function.__qualname__:
+            inside = "another function" if "<locals>" in function.__qualname__ else "a class"
+            raise self.error(1, f"it is defined in {inside}; define it at the top level of a module or notebook")
+        if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+            raise self.error(1, "it is a coroutine or a generator; write an ordinary function")
+        node, text = self._parsed()
+        self._check_decorators(node)
+        header = [*self._header(node)]
+        start = node.lineno - 1
+        body = "\n".join(text.splitlines()[start:])
+        lines = ["from __future__ import annotations", "", *header, "", "", body, ""]
+        return FunctionSource(self.name, "\n".join(lines), dict(self._parameters(node)))
+
+    def _parsed(self) -> tuple[ast.FunctionDef, str]:
+        try:
+            text = textwrap.dedent(inspect.getsource(self.function))
+        except (OSError, TypeError) as error:
+            raise self.error(1, "its source is not available; define it in a file or a cell of a notebook") from error
+        try:
+            node = ast.parse(text).body[0]
+        except SyntaxError as error:
+            raise self.error(error.lineno or 1, "its source is not plain Python") from error
+        assert isinstance(node, ast.FunctionDef)
+        return node, text
+
+    def _check_decorators(self, node: ast.FunctionDef) -> None:
+        for decorator in node.decorator_list:
+            called = decorator.func if isinstance(decorator, ast.Call) else decorator
+            name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+            if name != "train_function":
+                raise self.error(decorator.lineno, f"its decorator {ast.unparse(called)!r} is not shipped; remove it")
+
+    def _header(self, node: ast.FunctionDef) -> Iterator[str]:
+        """Yield the imports and constants that the function needs of its module."""
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Import | ast.ImportFrom):
+                names = (
+                    [alias.name for alias in inner.names] if isinstance(inner, ast.Import) else [inner.module or "."]
+                )
+                for name in names:
+                    self._check_module(name, inner.lineno)
+        for name, line in self._globals(node):
+            if name not in self.function.__globals__:
+                if not hasattr(builtins, name):
+                    raise self.error(line, f"{name!r} is not defined")
+                continue
+            yield self._definition(name, self.function.__globals__[name], line)
+
+    def _globals(self, node: ast.FunctionDef) -> list[tuple[str, int]]:
+        """Return the names of the module that the body uses, each with a line."""
+        bare = ast.parse(ast.unparse(_WithoutAnnotations().visit(ast.parse(ast.unparse(node)))))
+        assert isinstance(bare.body[0], ast.FunctionDef)
+        bare.body[0].decorator_list = []
+        pending, used = [symtable.symtable(ast.unparse(bare), "function", "exec")], set()
+        while pending:
+            table = pending.pop()
+            pending += table.get_children()
+            if table.get_type() != "module":
+                used |= {symbol.get_name() for symbol in table.get_symbols() if symbol.is_global()}
+        lines = {inner.id: inner.lineno for inner in reversed([*ast.walk(node)]) if isinstance(inner, ast.Name)}
+        return sorted((name, lines.get(name, 1)) for name in used - {self.name})
+
+    def _definition(self, name: str, value: Any, line: int) -> str:
+        if isinstance(value, types.ModuleType):
+            self._check_module(value.__name__, line)
+            parent, _, last = value.__name__.rpartition(".")
+            return f"from {parent} import {last} as {name}" if parent else f"import {value.__name__} as {name}"
+        if _is_json(value) or (isinstance(value, tuple) and _is_json([*value])):
+            return f"{name} = {value!r}"
+        if name == "get_ipython":
+            raise self.error(line, "it has a magic or a shell command of the notebook; write plain Python")
+        module, attribute = getattr(value, "__module__", None), getattr(value, "__qualname__", "")
+        if not module or module in {"__main__", self.function.__module__} or not attribute.isidentifier():
+            raise self.error(line, f"{name!r} is a {type(value).__name__} of its module; {_FIX}")
+        self._check_module(module, line)
+        return f"from {module} import {attribute} as {name}"
+
+    def _check_module(self, name: str, line: int) -> None:
+        """Refuse a module that is a file of this machine, and not of an installed package."""
+        top = name.partition(".")[0]
+        if top in sys.stdlib_module_names:
+            return
+        try:
+            spec = importlib.util.find_spec(top) if top else None
+        except (ImportError, ValueError):
+            spec = None
+        origin = spec and (spec.origin or next(iter(spec.submodule_search_locations or ()), None))
+        if not top or (origin and not _installed(origin)):
+            file = f"{origin}, a file" if origin else "a file"
+            raise self.error(line, f"the module {name!r} is {file} of this machine, which is not shipped; {_FIX}")
+
+    def _parameters(self, node: ast.FunctionDef) -> Iterator[tuple[str, Parameter]]:
+        try:
+            hints = typing.get_type_hints(self.function)
+        except NameError as error:
+            raise self.error(node.lineno, f"the annotation of a parameter is not defined: {error}") from error
+        arguments = {argument.arg: argument.lineno for argument in ast.walk(node.args) if isinstance(argument, ast.arg)}
+        for parameter in inspect.signature(self.function).parameters.values():
+            line, name = arguments[parameter.name], parameter.name
+            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+                raise self.error(line, f"parameter {name!r} has no name at a call; write ordinary parameters")
+            if name not in hints:
+                raise self.error(line, f"parameter {name!r} has no type; write one of {_NAMES}")
+            alternatives = [hint for hint in typing.get_args(hints[name]) if hint is not type(None)]
+            optional = typing.get_origin(hints[name]) in (typing.Union, types.UnionType) and len(alternatives) == 1
+            hint = alternatives[0] if optional else hints[name]
+            kind = typing.get_origin(hint) or hint
+            if kind not in _PLAIN:
+                raise self.error(line, f"parameter {name!r} has the type {hints[name]}; use one of {_NAMES}")
+            if parameter.default is not parameter.empty and not _is_json(parameter.default):
+                raise self.error(line, f"the default of {name!r} is {parameter.default!r}, which is not JSON")
+            yield name, Parameter(kind, parameter.default is parameter.empty)
+
+
+_NAMES = ", ".join(kind.__name__ for kind in _PLAIN)
+
+
+class _WithoutAnnotations(ast.NodeTransformer):
+    """Removes annotations, which are not evaluated in a replica."""
+
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        node.annotation = None
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        node.returns = None
+        node.args.defaults = [ast.Constant(None) for _ in node.args.defaults]
+        return self.generic_visit(node)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        value = node.value and self.visit(node.value)
+        return ast.Assign([node.target], value or ast.Constant(None), lineno=node.lineno)
+
+
+def _installed(origin: str) -> bool:
+    if origin in {"built-in", "frozen"}:
+        return True
+    paths = [
+        *map(sysconfig.get_path, ("purelib", "platlib", "stdlib")),
+        *site.getsitepackages(),
+        site.getusersitepackages(),
+    ]
+    return any(pathlib.Path(origin).resolve().is_relative_to(pathlib.Path(path).resolve()) for path in paths)

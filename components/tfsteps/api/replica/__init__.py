@@ -1,0 +1,1 @@
+"""What is shipped beside a function and runs in replicas: it imports nothing of tfsteps."""

@@ -1,0 +1,235 @@
+"""`train_function`: what is shipped of a function, what is refused with its line, and steps of pipelines."""
+
+import functools
+import json
+import math
+import subprocess
+import sys
+import urllib.parse as urls
+from collections import OrderedDict
+
+import pytest
+import yaml
+from hera.workflows import DAG, Workflow
+from kfp import compiler, dsl
+
+from tests.support import log_lines
+from tfsteps import train_function
+from tfsteps.api import CommandError, FunctionError
+from tfsteps.engines.kfp import lint
+from tfsteps.runs import code_archive
+
+RATES = {"slow": 0.1, "fast": (1.0)}
+UNITS = (1, 2)
+OBJECT = object()
+
+
+def helper():
+    return 1
+
+
+def kept(function):
+    @functools.wraps(function)
+    def call(*args):
+        return function(*args)
+
+    return call
+
+
+@train_function(workers=2, image="acme/tf:1", metrics=["area"])
+def circle(radius: float, label: str = "a b", more: "list[int] | None" = None) -> "dict[str, OrderedDict]":
+    """Use imports and constants of the module."""
+    ordered: OrderedDict = OrderedDict(RATES)
+    values = [RATES[name] for name in ordered]
+    return {"area": math.pi * radius, "label": label, "more": more, "file": urls.quote("a b"), "n": len(values)}
+
+
+def shipped(function, tmp_path, **parameters):
+    """Run the shipped files of a function in an empty folder; return its result."""
+    job = function.job(**parameters)
+    code_archive.unpack(job["code"]["digest"], tmp_path)
+    done = subprocess.run(
+        [sys.executable, *job["command"][1:], *job["args"]], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    return json.loads(done.stdout.removeprefix("tfsteps result "))
+
+
+def test_the_shipped_function_returns_what_the_function_returns(tmp_path):
+    assert shipped(circle, tmp_path, radius=2, label="x=1 'y'", more=[3]) == circle(2, "x=1 'y'", [3])
+    assert shipped(circle, tmp_path, radius=2) == circle(2)
+
+
+def test_the_job_of_a_function():
+    job = circle.job(radius=0.5)
+    assert (job["name"], job["image"], job["args"]) == ("circle", "acme/tf:1", ["--radius=0.5"])
+    assert job["roles"] == {"worker": {"replicas": 2}}
+    assert job["outputs"] == {"metrics": {"area": "result/area"}}
+    assert job["code"] == circle.job(radius=1)["code"], "the files do not depend on the parameters"
+
+
+@train_function
+def recursive(n: int) -> int:
+    return n if n == 0 else recursive(n - 1)
+
+
+def test_a_function_may_call_itself(tmp_path):
+    assert shipped(recursive, tmp_path, n=2) == 0
+
+
+def closure():
+    inner = 1
+
+    def inside(a: int) -> int:
+        return a + inner
+
+    return inside
+
+
+def uses_helper(a: int) -> int:
+    value = a
+    return value + helper()
+
+
+def uses_object():
+    return [OBJECT for _ in range(2)]
+
+
+def uses_local_module():
+    return log_lines.log_line
+
+
+def imports_local_module():
+    from tests.support import waiting  # noqa: PLC0415
+
+    return waiting
+
+
+def untyped(
+    a: int,
+    b,
+):
+    return a, b
+
+
+def odd_default(a: list = [OBJECT]):  # noqa: B006
+    return a
+
+
+def odd_type(a: complex):
+    return a
+
+
+def variable(*values: int):
+    return values
+
+
+def undefined():
+    return get_ipythonn()  # noqa: F821
+
+
+@kept
+def decorated():
+    return 1
+
+
+class Class:
+    def method(self):
+        return self
+
+
+async def coroutine():
+    return 1
+
+
+def generated():
+    scope = {}
+    exec("def made(): return 1", scope)
+    return scope["made"]
+
+
+def line_of(function, more):
+    return function.__code__.co_firstlineno + more
+
+
+@pytest.mark.parametrize(
+    ("function", "wrong"),
+    [
+        (lambda: 1, "it is a lambda"),
+        (closure(), "it is defined in another function"),
+        (Class.method, "it is defined in a class"),
+        (Class().method, "it is a method, not a function"),
+        (len, "it is a builtin_function_or_method, not a function"),
+        (coroutine, "it is a coroutine or a generator"),
+        (generated(), "its source is not available"),
+        (uses_helper, f"line {line_of(uses_helper, 2)}: 'helper' is a function of its module; a replica has"),
+        (uses_object, f"line {line_of(uses_object, 1)}: 'OBJECT' is a object of its module"),
+        (uses_local_module, f"line {line_of(uses_local_module, 1)}: the module 'tests.support.log_lines' is"),
+        (imports_local_module, f"line {line_of(imports_local_module, 1)}: the module 'tests.support' is"),
+        (untyped, f"line {line_of(untyped, 2)}: parameter 'b' has no type; write one of int, float, str, bool, list"),
+        (odd_default, f"line {line_of(odd_default, 0)}: the default of 'a' is [<object"),
+        (odd_type, "parameter 'a' has the type <class 'complex'>; use one of int"),
+        (variable, "parameter 'values' has no name at a call"),
+        (undefined, f"line {line_of(undefined, 1)}: 'get_ipythonn' is not defined"),
+        (decorated.__wrapped__, "its decorator 'kept' is not shipped; remove it"),
+    ],
+)
+def test_what_cannot_be_shipped_is_refused_with_the_line(function, wrong):
+    with pytest.raises(FunctionError, match=" cannot be shipped: ") as error:
+        train_function(function)
+    assert wrong in str(error.value)
+    assert isinstance(error.value, CommandError)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "wrong"),
+    [
+        ({}, "circle needs the parameter 'radius'"),
+        ({"radius": 1, "colour": 2}, "circle has no parameter 'colour'; it has radius, label, more"),
+        ({"radius": "1"}, "circle: radius is '1', expected float"),
+        ({"radius": True}, "circle: radius is True, expected float"),
+        ({"radius": float("nan")}, "circle: radius is nan, which is not JSON"),
+        ({"radius": 1, "label": 2}, "circle: label is 2, expected str"),
+        ({"radius": 1, "more": [OBJECT]}, "which is not JSON"),
+    ],
+)
+def test_wrong_parameters_are_refused_before_anything_is_created(parameters, wrong, home):
+    with pytest.raises(FunctionError) as error:
+        circle.run(**parameters)
+    assert wrong in str(error.value)
+    assert not home.exists()
+
+
+def test_a_step_of_kubeflow_pipelines(tmp_path):
+    @dsl.pipeline(name="circles")
+    def circles(radius: float = 2.0):
+        circle.kfp(radius=radius, label="a")
+
+    file = tmp_path / "pipeline.yaml"
+    compiler.Compiler().compile(circles, str(file))
+    assert lint.problems(file.read_text()) == []
+    task = yaml.safe_load(file.read_text())["root"]["dag"]["tasks"]["train"]["inputs"]["parameters"]
+    assert task["args"]["runtimeValue"]["constant"] == [
+        "--radius={{$.inputs.parameters['pipelinechannel--radius']}}",
+        "--label=a",
+    ]
+    assert task["code"]["runtimeValue"]["constant"].startswith(circle.job(radius=1)["code"]["digest"])
+
+
+def test_a_step_of_argo_workflows():
+    with Workflow(generate_name="circles-", entrypoint="main") as workflow, DAG(name="main"):
+        task = circle.argo("fit", radius="{{workflow.parameters.radius}}", more=[1, 2])
+    values = task.arguments[0]
+    assert json.loads(values["args"]) == ["--radius={{workflow.parameters.radius}}", "--more=[1, 2]"]
+    assert values["name"] == "circle"
+    assert workflow.to_yaml()
+
+
+def test_a_notebook_magic_is_refused(tmp_path):
+    magic = "def f():\n    a = 1\n    get_ipython().run_line_magic('time', 'a')\n"
+    (tmp_path / "cells.py").write_text(magic)
+    program = (
+        "import cells; cells.get_ipython = print; from tfsteps.api import FunctionError, train_function\n"
+        "try: train_function(cells.f)\nexcept FunctionError as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "cells.py, line 3: it has a magic or a shell command of the notebook" in done.stdout
