@@ -81,6 +81,8 @@ NAMED = {  # in the core
     "systems/expansion.py",  # they run on HAI's ranks, too
     "systems/restart_policy.py",
     "systems/plugin.py",  # examples
+    "cli/app.py",
+    "cli/commands/import_.py",
     "backends/platform.py",
 }
 

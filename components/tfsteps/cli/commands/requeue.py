@@ -45,5 +45,5 @@ def change(
 def _platform(backend: RunBackend[Any]) -> PlatformBackend[Any]:
     if not isinstance(backend, PlatformBackend):
         fix = "elsewhere, stop the run, and run it with other settings; on a cluster, its queue orders the jobs"
-        raise CommandError(f"only platforms can do that, such as with --on hai; {fix}")
+        raise CommandError(f"only some platforms can do that, with --on PLATFORM; {fix}")
     return backend
