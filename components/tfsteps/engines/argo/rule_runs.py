@@ -38,9 +38,7 @@ HELD = f"{PREFIX}held"
 SCHEDULED_TIME = "workflows.argoproj.io/scheduled-time"
 """Annotation of the Workflows of a schedule: their date; Argo's, which is `{{workflow.scheduledTime}}` in a step."""
 
-_MOST_SKEW_SECONDS = 60.0
-_MOST_STEPS = 100  # of many dates each; other schedules wait meanwhile
-_PHASES: dict[str, RunState] = {
+PHASES: Mapping[str, RunState] = {
     "": "pending",
     "Pending": "pending",
     "Running": "running",
@@ -48,6 +46,10 @@ _PHASES: dict[str, RunState] = {
     "Failed": "failed",
     "Error": "failed",
 }
+"""What the phases of Workflows mean; a Workflow that its controller has not seen has none."""
+
+_MOST_SKEW_SECONDS = 60.0
+_MOST_STEPS = 100  # of many dates each; other schedules wait meanwhile
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -148,7 +150,7 @@ def _date(metadata: Metadata, uid: str) -> int | None:
 
 
 def _run(item: Mapping[str, Any], metadata: Metadata) -> Run:
-    state = None if CUT in item else _PHASES.get((item.get("status") or {}).get("phase") or "")
+    state = None if CUT in item else PHASES.get((item.get("status") or {}).get("phase") or "")
     held = HELD in (metadata.annotations or {})
     return Run(metadata.name, metadata.uid, state, held, seconds(metadata.creation_timestamp))
 

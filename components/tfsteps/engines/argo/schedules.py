@@ -12,7 +12,7 @@ from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import warn
 from tfsteps.engines.argo import objects
 from tfsteps.engines.argo.objects import CONFIG_MAPS, CRON_JOBS, CRON_WORKFLOWS, RESOURCES
-from tfsteps.engines.argo.rule_runs import SCHEDULED_TIME, Run, decision_of, runs_by_schedule
+from tfsteps.engines.argo.rule_runs import PHASES, SCHEDULED_TIME, Run, decision_of, runs_by_schedule
 from tfsteps.engines.argo.workflow import WORKFLOWS
 from tfsteps.engines.schedules import (
     SCHEDULE,
@@ -38,14 +38,6 @@ CRON_WORKFLOW_LABEL = "workflows.argoproj.io/cron-workflow"
 
 _CRONS = (CRON_WORKFLOWS, CRON_JOBS)
 _JOBS = Resource("batch/v1", "jobs", "Job")
-_PHASES: dict[str, Outcome] = {
-    "": "pending",
-    "Pending": "pending",
-    "Running": "running",
-    "Succeeded": "succeeded",
-    "Failed": "failed",
-    "Error": "failed",
-}
 _CONDITIONS: dict[str, Outcome] = {"Complete": "succeeded", "Failed": "failed"}
 _PART_OF = "app.kubernetes.io/part-of=tfsteps"
 
@@ -273,7 +265,7 @@ def _controller(item: _Object) -> str:
 def _workflow_run(item: _Object, *, manual: bool = False) -> ScheduledRun:
     phase = (item.get("status") or {}).get("phase", "")
     date = None if manual else _annotation(item, SCHEDULED_TIME)
-    return _run(item, date, _PHASES.get(phase, "unknown"), manual=manual)
+    return _run(item, date, PHASES.get(phase, "unknown"), manual=manual)
 
 
 def _job_run(item: _Object) -> ScheduledRun:
