@@ -18,12 +18,14 @@ class Case:
         run: Makes it happen in a namespace of its own, and asserts the outcome.
         needs: Features of systems/capabilities.py that it shows; a system that refuses one of them is left out.
         alone: It harms the cluster's other users: run after all others.
+        unlike: Job systems that have the features, and end such a job in another way, which other tests show.
     """
 
     name: str
     run: Callable[[Environment], None]
     needs: frozenset[str] = frozenset()
     alone: bool = False
+    unlike: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         """Refuse features that are none."""
@@ -32,7 +34,7 @@ class Case:
     def fits(self, system: System) -> bool:
         """Tell whether a job system has all that the case needs."""
         has = system.capabilities
-        return all(has[need].level in _levels(need) for need in self.needs)
+        return system.name not in self.unlike and all(has[need].level in _levels(need) for need in self.needs)
 
 
 def _levels(need: str) -> tuple[Level, ...]:

@@ -50,6 +50,10 @@ _TAKEN = {
 _NOT_BY_A_REPLICA = {"DeadlineExceeded", "Watchdog", "MarkedFailed", "Deleted", "PartDeleted"}
 """Reasons of a failed job whose cause is not the end of a replica, even if a replica failed before."""
 
+_PERMANENT = {"MasterFailed"}
+"""Reasons of a failed job that mean: the exit code of a replica was one that its job system does not retry."""
+
+_SIGNALS = 128  # exit codes from here on are those of programs that a signal ended
 _KILLED = (137, 143)
 _EARLY_HINT = (
     "Let every worker run the same number of steps, for example by `repeat()` and `steps_per_epoch`: see "
@@ -70,7 +74,7 @@ def failure_summary(status: Status, last_lines: LastLines, blamed: str = "") -> 
         blamed: Name of the replica that the job system blames; empty = the one that failed first.
     """
     failed = _in_cause(status, _failed_replica(status, blamed), last_lines)
-    incarnation = _failed_incarnation(failed) if failed else None
+    incarnation = _failed_incarnation(failed, status) if failed else None
     if failed is None or incarnation is None:
         replica = "" if status.reason == "DeadlineExceeded" else blamed
         summary = status.message or f"The job is {status.state}."
@@ -120,7 +124,7 @@ def _failed_replica(status: Status, blamed: str) -> ReplicaStatus | None:
     failed = [
         (incarnation.ended or 0.0, replica)
         for replica in [replica for replica in status.replicas if replica.name == blamed] or status.replicas
-        if (incarnation := _failed_incarnation(replica)) and not (past_deadline and _killed(incarnation))
+        if (incarnation := _failed_incarnation(replica, status)) and not (past_deadline and _killed(incarnation))
     ]
     ends = [replica.incarnations[-1] for _, replica in failed]
     if not blamed and len(ends) > 1 and all(end.started == end.ended == ends[0].ended for end in ends):
@@ -145,7 +149,7 @@ def _in_cause(status: Status, failed: ReplicaStatus | None, last_lines: LastLine
 
     A program that raises an exception may end after its peers, which TensorFlow tells of it at once.
     """
-    incarnation = _failed_incarnation(failed) if failed else None
+    incarnation = _failed_incarnation(failed, status) if failed else None
     if not failed or not incarnation or not _lost_peer(failed, incarnation, last_lines):
         return failed
     until = (incarnation.ended or 0.0) + _SAME_CAUSE_SECONDS
@@ -153,7 +157,7 @@ def _in_cause(status: Status, failed: ReplicaStatus | None, last_lines: LastLine
         (other.ended or 0.0, replica)
         for replica in status.replicas
         if replica is not failed
-        and (other := _failed_incarnation(replica))
+        and (other := _failed_incarnation(replica, status))
         and incarnation.started <= (other.ended or 0.0) <= until
         and not (_killed(other) and (other.ended or 0.0) > (incarnation.ended or 0.0))  # because the job had failed
         and not _lost_peer(replica, other, last_lines)
@@ -180,11 +184,15 @@ def _seconds(later: Incarnation, earlier: Incarnation) -> str:
     return f"{max((later.ended or 0.0) - (earlier.ended or 0.0), 0.0):.0f} s"
 
 
-def _failed_incarnation(replica: ReplicaStatus) -> Incarnation | None:
-    return next(
-        (incarnation for incarnation in reversed(replica.incarnations) if incarnation.state is ReplicaState.FAILED),
-        None,
-    )
+def _failed_incarnation(replica: ReplicaStatus, status: Status) -> Incarnation | None:
+    """Return the newest incarnation that failed; None = none did.
+
+    If the job system ended the job because of an exit code below 128, one that was killed later is a result of that.
+    """
+    failed = [incarnation for incarnation in reversed(replica.incarnations) if incarnation.state is ReplicaState.FAILED]
+    codes = range(1, _SIGNALS) if status.reason in _PERMANENT else ()
+    permanent = [incarnation for incarnation in failed if incarnation.exit_code in codes]
+    return next(iter([*permanent, *failed]), None)
 
 
 def _meaning(incarnation: Incarnation) -> str:
@@ -223,7 +231,7 @@ def _fault(status: Status, incarnation: Incarnation | None) -> Literal["user", "
 def taken_away(status: Status) -> bool:
     """Return whether the platform removed the replica that the failure summary names, for example by eviction."""
     replica = next((r for r in status.replicas if status.failure and r.name == status.failure.replica), None)
-    incarnation = _failed_incarnation(replica) if replica else None
+    incarnation = _failed_incarnation(replica, status) if replica else None
     return incarnation is not None and incarnation.reason in _TAKEN
 
 

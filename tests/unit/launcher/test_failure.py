@@ -175,6 +175,12 @@ def test_restarts_are_counted_and_earlier_failures_do_not_hide_the_last():
     assert found.summary == "worker-0 failed with exit code 7 after 2 restarts: the program ended with an error."
 
 
+@pytest.mark.parametrize(("reason", "code"), [("MasterFailed", 7), ("BackoffLimitExceeded", 143)])
+def test_who_was_restarted_and_killed_because_the_job_had_failed_failed_before(reason, code):
+    killed = status([incarnation(1, 130), incarnation(2, 7), incarnation(3, 143)], reason=reason)
+    assert failure_summary(killed, printed()).exit_code == code
+
+
 def test_a_failure_summary_without_a_failed_replica():
     ended = incarnation(5, 143, ReplicaState.STOPPED)
     found = failure_summary(
