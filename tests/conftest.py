@@ -34,6 +34,16 @@ def pytest_addoption(parser):
 
 
 @pytest.fixture(autouse=True)
+def _own_signal_handlers():
+    """Restore the handlers that a test changes: a step's program that runs here ignores SIGTERM at its end."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    yield
+    for number, handler in before.items():
+        if signal.getsignal(number) is not handler:
+            signal.signal(number, handler)
+
+
+@pytest.fixture(autouse=True)
 def home(tmp_path, monkeypatch):
     """Keep run folders out of the user's home."""
     folder = tmp_path / "home"
