@@ -70,14 +70,13 @@ def test_a_worker_that_kubernetes_starts_again_ends_a_job_without_restarts(envir
 
 @pytest.mark.shows("restart_on_failure", "tfjob-v1alpha1")
 def test_a_worker_is_restarted_and_a_master_that_kubernetes_restarts_ends_the_job(environment):
-    beside = {"roles": {"chief": {}, "worker": {"restart": "on_failure"}}}
+    beside = {"roles": {"chief": {}, "worker": {"restart": "on_failure"}}, "backoff_limit": 5}
     ended = "[ $TFSTEPS_ROLE = chief ] || exit 7; sleep 8"
     launcher = environment.launch({**beside, **sh(ended)}, task="worker")
     launcher.ends(0, State.SUCCEEDED)
     assert sum(replica.restarts for replica in launcher.status.replicas) >= 1, launcher.status
     job = {"roles": {"worker": {}}, "restart": "on_failure"}
     launcher = environment.launch({**job, **sh("exit 7")}, task="master")
-    assert "exit codes 1 to 127 of the replica that decides end the job" in launcher.text()
     launcher.ends(10, State.FAILED, "MasterFailed")
     assert (launcher.failure.replica, launcher.failure.exit_code) == ("worker-0", 7)
 
