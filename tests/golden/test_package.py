@@ -35,7 +35,7 @@ def test_links_of_the_readme_begin_with_the_source_url():
 def test_without_a_source_url_only_their_text_is_left():
     fields = metadata("")
     assert "[Install]" not in fields["readme"]["text"]
-    assert "Install describes the set-up of a cluster." in fields["readme"]["text"]
+    assert "Install describes the set-up of a cluster." in " ".join(fields["readme"]["text"].split())
     assert fields["urls"] == {}
 
 
