@@ -177,7 +177,8 @@ def test_its_manifests_are_imported(tfsteps, tmp_path):
     code, printed = tfsteps("import", "toy.json", "-o", "old.yaml")
     assert (code, "spec.color" in printed) == (0, True), printed
     assert "worker: {replicas: 3}" in (tmp_path / "old.yaml").read_text()
-    code, printed = tfsteps("import", "job.yaml")
+    (tmp_path / "pod.json").write_text(json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "old"}}))
+    code, printed = tfsteps("import", "pod.json")
     assert (code, "ToyJob, or an Argo Workflow" in printed) == (2, True), printed
 
 
