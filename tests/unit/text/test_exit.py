@@ -13,7 +13,11 @@ import atexit, ctypes, sys
 libc = ctypes.CDLL(None)
 libc.on_exit(ctypes.cast(libc.abort, ctypes.c_void_p), None)  # as OpenSSL's own handler, at its worst
 """
-WITHOUT_TLS = {"launcher/event_summary.py", "tensorboard/server.py"}
+WITHOUT_TLS = {
+    "api/replica/tfsteps_function.py",  # of the replicas, where tfsteps need not be installed
+    "launcher/event_summary.py",
+    "tensorboard/server.py",
+}
 
 
 def run(program, *args):
