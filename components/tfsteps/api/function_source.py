@@ -131,15 +131,18 @@ class _Reader:
         return FunctionSource(self.name, "\n".join(lines), dict(self._parameters(node)))
 
     def _parsed(self) -> tuple[ast.FunctionDef, str]:
+        missing = "its source is not available; define it in a file or a cell of a notebook"
         try:
             text = textwrap.dedent(inspect.getsource(self.function))
         except (OSError, TypeError) as error:
-            raise self.error(1, "its source is not available; define it in a file or a cell of a notebook") from error
+            raise self.error(1, missing) from error
         try:
             node = ast.parse(text).body[0]
         except SyntaxError as error:
             raise self.error(error.lineno or 1, "its source is not plain Python") from error
-        assert isinstance(node, ast.FunctionDef)
+        # From Python 3.13 on, the lines of a function that `exec` made are looked up in the file that called it.
+        if not isinstance(node, ast.FunctionDef) or node.name != self.function.__code__.co_name:
+            raise self.error(1, missing)
         return node, text
 
     def _check_decorators(self, node: ast.FunctionDef) -> None:
