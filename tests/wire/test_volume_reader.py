@@ -252,7 +252,10 @@ FIX = "mount claim data at /claim in the launcher's pod too"
 UNREAD = {
     "it may not create pods": (
         {"created": FORBIDDEN},
-        f"pods is forbidden.*; grant it the permissions 'readers' \\(`tfsteps role SYSTEM --with readers`\\) or {FIX}",
+        (
+            "pods is forbidden.*; grant the launcher the permissions 'readers' "
+            f"\\(`tfsteps role SYSTEM --with readers`\\) or {FIX}"
+        ),
     ),
     "a quota is used up": ({"created": USED_UP}, f"exceeded quota: team; {FIX}"),
     "it fails": ({"statuses": [ended(1)]}, "pod ns/job-reader failed with exit code 1"),

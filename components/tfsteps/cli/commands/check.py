@@ -135,13 +135,17 @@ def _job(name: str, image: str | None, timeout: str, on: str) -> JobInput:
     return JobInput(job, f"the job for {name}", pathlib.Path.cwd())
 
 
+def _no_answer(error: Exception) -> bool:
+    return isinstance(error, CommandError) and error.code == ExitCode.PLATFORM
+
+
 def _checked(name: str, place: Place, run: str, job: JobInput) -> ExitCode:
     """Run the job on one system, print the result, and return its code."""
     began = time.monotonic()
     try:
         status: Status = launch_plan(make_plan(job, name, place, run, name), _Quiet(), "")
     except (SpecError, LaunchError, CommandError) as error:
-        unknown = isinstance(error, LaunchError) and error.retryable
+        unknown = error.retryable if isinstance(error, LaunchError) else _no_answer(error)
         print(f"{name}: {'not known' if unknown else 'fails'}: {error}", flush=True)
         return ExitCode.PLATFORM if unknown else ExitCode.FAILED
     if status.state is State.SUCCEEDED:

@@ -75,4 +75,4 @@ without `tensorboard`, a launcher continues and warns.
 def how_to_opt_in(name: str, refusal: object) -> str:
     """Return what grants the permissions of that name in `OPT_IN`; empty = not a lack of them is why it was refused."""
     missing = "cannot create resource" in str(refusal)  # else a policy or a quota refused the object
-    return f"grant it the permissions {name!r} (`tfsteps role SYSTEM --with {name}`)" if missing else ""
+    return f"grant the launcher the permissions {name!r} (`tfsteps role SYSTEM --with {name}`)" if missing else ""

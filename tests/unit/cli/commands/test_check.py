@@ -1,0 +1,21 @@
+"""What `tfsteps check` says of a job that could not be run; tests/local and tests/hai run its jobs."""
+
+import pytest
+
+from tests.unit.cli.command import tfsteps
+from tfsteps.backends.errors import CommandError
+from tfsteps.cli.commands import check
+from tfsteps.launcher.exit_codes import ExitCode
+
+
+@pytest.mark.parametrize(
+    ("code", "said"), [(ExitCode.PLATFORM, "local: not known: no answer"), (ExitCode.USAGE, "local: fails: no answer")]
+)
+def test_a_server_without_an_answer_is_no_failure(code, said, monkeypatch):
+    def without_answer(*_):
+        raise CommandError("no answer", code)
+
+    monkeypatch.setattr(check, "launch_plan", without_answer)
+    ended, out, _ = tfsteps("check")
+    assert said in out
+    assert ended == (ExitCode.PLATFORM if code == ExitCode.PLATFORM else ExitCode.FAILED)
