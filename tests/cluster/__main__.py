@@ -96,7 +96,10 @@ def _start(wanted: list[str], platform: str, programs: dict[str, Path]) -> None:
 
 
 def status() -> int:
-    """Print the platform, and each component and whether it runs; 0 when all do."""
+    """Print the platform, and each component and whether it runs; 0 when all do. Builds nothing to tell that."""
+    if not STATE.exists():
+        print("the cluster is not started")
+        return 1
     print(f"platform {platforms.started()}:", ", ".join(f"{n} {each}" for n, each in platforms.versions().items()))
     names = [c.name for c in node.components(build())]
     for name in names:
