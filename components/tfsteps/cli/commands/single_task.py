@@ -104,7 +104,7 @@ def job_of_file(
     source = f"{compiled.source}, task {task.name}"
     found = shaped(compiled, lambda: compiled.authoring.task(compiled.documents, task.path, values, run))
     if found.step not in _JOBS:
-        what = f"it is a {found.step} step" if found.step else "it runs another program"
+        what = f"its step is {found.step}" if found.step else "it runs another program"
         local = "; `tfsteps submit --engine local` runs the whole pipeline here" if compiled.engine == "kfp" else ""
         raise CommandError(f"{source}: it launches no job of tfsteps: {what}. Name a train or launch step{local}")
     _check_values(source, found, values)

@@ -121,5 +121,5 @@ def _type_mismatch(
         fits = " or ".join(f"`{name}`" for name, carried in types.items() if carried == declared.type)
         yield f"is {_NAMES.get(kind, kind)}. {allowed}. Connect it with {fits or 'another output'}"
     elif interface.name == "wait" and producer.name != "launch":
-        why = f"is of a {producer.name} step, whose job has ended"
+        why = f"is of the step {producer.name}, whose job has ended"
         yield f"{why}. Allowed: the output `job` of a launch step. Connect it with that"

@@ -64,7 +64,7 @@ def test_an_id_is_a_label_and_long_names_that_differ_at_their_ends_differ():
     ("name", "says"),
     [
         ("trane", "task 'trane' is unknown; it has train, fit, again/fit, gate"),
-        ("gate", "it launches no job of tfsteps: it is a evaluate_gate step. Name a train or launch step"),
+        ("gate", "it launches no job of tfsteps: its step is evaluate_gate. Name a train or launch step"),
     ],
 )
 def test_a_task_that_cannot_be_run_is_named_with_what_can(workflow, name, says):

@@ -172,7 +172,7 @@ WRONG = [
         judge(threshold="{{tasks.fit.outputs.parameters.metrics}}"),
         "gate: threshold: .* is a mapping. Allowed: a number",
     ),
-    (reference(GO, "train"), "main, end: job: .* is of a train step, whose job has ended. Allowed: the output `job`"),
+    (reference(GO, "train"), "main, end: job: .* is of the step train, whose job has ended. Allowed: the output `job`"),
     (
         ((*GO, "withItems"), [1, 2]),
         "main, end: job: {{tasks.go.outputs.parameters.job}} is a list of all rounds of go. Allowed: a mapping",
