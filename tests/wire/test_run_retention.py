@@ -84,6 +84,11 @@ def test_settings_that_may_not_be_read_are_a_warning(submit):
     assert "whether the platform has settings for namespace ml is not known" in errors
 
 
+def test_a_workflow_that_sets_all_of_it_is_submitted_without_a_warning(submit):
+    own = {"ttlStrategy": {"secondsAfterCompletion": 60}, "podGC": {"strategy": "OnPodSuccess"}}
+    assert submit(refusal(403, "Forbidden"), spec=own)[::2] == (0, "")
+
+
 @pytest.mark.parametrize("answer", [config_map("runs: {keep_failed: soon}"), config_map("runs: {delete_pods: all}")])
 def test_wrong_settings_submit_nothing(submit, answer):
     code, specs, errors = submit(answer)

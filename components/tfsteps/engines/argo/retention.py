@@ -12,16 +12,19 @@ NO_SETTINGS = Runs()
 _POD_GC = {"success": "OnPodSuccess", "completion": "OnPodCompletion"}
 
 
-def runs_settings(api: Api, namespace: str) -> Runs:
-    """Return what the settings say of runs in a namespace; nothing, with a warning, if they may not be read.
+def runs_settings(api: Api, namespace: str, manifest: Mapping[str, Any]) -> Runs:
+    """Return what the settings say of runs in a namespace; nothing if they may not be read.
+
+    A warning says so, unless the Workflow or CronWorkflow sets all that the settings could.
 
     Raises:
         SpecError: The settings are wrong.
         ApiError: There was no valid answer: whether there are settings is not known.
     """
     found = find.of_file() or find.of_namespace(api, namespace)
-    if found.warning:
-        warn(found.warning)
+    spec = manifest["spec"].get("workflowSpec", manifest["spec"])
+    if found.warning and not {"ttlStrategy", "podGC"} <= spec.keys():
+        warn(f"the Workflow gets no ttlStrategy and podGC by the platform settings: {found.warning}")
     layers = [layer.runs for _, layer in found.settings.layers(namespace)] if found.settings else []
     values = {
         field: next((value for layer in reversed(layers) if (value := getattr(layer, field)) is not None), None)

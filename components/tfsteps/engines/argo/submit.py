@@ -52,7 +52,7 @@ def submit(submission: Submission) -> int:
         where = manifest["metadata"].get("namespace", namespace)
         for warning in missing(api, where, pod_references(manifest)):
             warn(warning)
-        manifests = [objects.marked(item) for item in _manifests(submission, runs_settings(api, where))]
+        manifests = [objects.marked(item) for item in _manifests(submission, runs_settings(api, where, manifest))]
         if submission.replace:
             objects.rehearse(api, manifests[0], where)
             clear_manual(api, where, manifest["metadata"]["labels"])
