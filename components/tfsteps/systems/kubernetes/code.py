@@ -74,11 +74,12 @@ def config_maps(job: TrainingJob, identity: Identity, namespace: str) -> list[di
         hint = f"{code_archive.reduce_hint()}, mount data from a volume, or build an image"
         largest = code_archive.largest(_digest(source))
         raise LaunchError(f"{wrong}; the largest files: {largest}; {hint}", retryable=False)
+    labels = {**job.labels, **identity.labels()}
     return [
         {
             "apiVersion": "v1",
             "kind": "ConfigMap",
-            "metadata": {"name": _name(source, identity), "namespace": namespace, "labels": identity.labels()},
+            "metadata": {"name": _name(source, identity), "namespace": namespace, "labels": labels},
             "immutable": True,
             "binaryData": {_FILE: base64.b64encode(archive).decode()},
         }

@@ -134,6 +134,11 @@ def test_the_config_map_is_immutable_and_of_one_attempt(folder):
     assert job.code.digest[:12] in config_map["metadata"]["name"]
 
 
+def test_the_config_map_has_the_labels_of_the_job(folder):
+    [config_map] = code.config_maps(job_of(folder, labels={"run-id": "7f", "task-id": "12"}), IDENTITY, "ns")
+    assert config_map["metadata"]["labels"] == {"run-id": "7f", "task-id": "12", **IDENTITY.labels()}
+
+
 def test_roles_keep_their_own_commands(folder, tmp_path):
     roles = {"chief": {"command": ["sh", "-c", "echo chief"]}, "worker": {}}
     first, *_ = objects = planned("kubeflow", job_of(folder, roles=roles))

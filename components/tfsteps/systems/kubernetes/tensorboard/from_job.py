@@ -40,5 +40,5 @@ def request_for(job: TrainingJob, identity: Identity, namespace: str, log_dir: s
         )["spec"]
         for name, role in job.resolved_roles().items()
     ]
-    item = {"metadata": {"namespace": namespace, "labels": identity.labels()}}
+    item = {"metadata": {"namespace": namespace, "labels": {**job.labels, **identity.labels()}}}
     return request_of(item, specs, CONTAINER, settings)

@@ -56,7 +56,7 @@ def job(request: TensorBoardRequest, address: str, remaining: float) -> dict[str
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {"name": request.name, "namespace": request.namespace, "labels": labels},
+        "metadata": _metadata(request),
         "spec": {
             "backoffLimit": _RESTARTS,
             "activeDeadlineSeconds": deadline(request, remaining),
@@ -82,7 +82,7 @@ def dependent(request: TensorBoardRequest) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {"name": request.name, "namespace": request.namespace, "labels": _labels(request)},
+        "metadata": _metadata(request),
         "spec": {
             "selector": {NAME: request.name},
             "ports": [{"name": "http", "port": 80, "targetPort": "http"}],
@@ -98,6 +98,12 @@ def selector(request: TensorBoardRequest) -> str:
 def deadline(request: TensorBoardRequest, remaining: float) -> int:
     """Return the seconds after which Kubernetes ends a TensorBoard, even one that never starts or never exits."""
     return round(remaining + request.settings.keep_for + request.settings.idle)
+
+
+def _metadata(request: TensorBoardRequest) -> dict[str, Any]:
+    """Return the metadata of an object whose labels no controller copies to pods."""
+    labels = {**request.job_labels, **_labels(request)}
+    return {"name": request.name, "namespace": request.namespace, "labels": labels}
 
 
 def _labels(request: TensorBoardRequest) -> dict[str, str]:

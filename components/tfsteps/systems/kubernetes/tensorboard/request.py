@@ -60,6 +60,8 @@ class TensorBoardRequest(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         namespace: Its namespace.
         labels: The labels of its run.
+        job_labels: Labels of the job file of the job that started it; without those with a prefix, which controllers
+            may act upon. They are not on its pod, which a Service of somebody else could select by them.
         settings: Log directory, image and life time.
         mount: The volume with the log directory; None = it is a URI.
         pod: Fields of the pod's spec that give access to the storage.
@@ -71,6 +73,7 @@ class TensorBoardRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     namespace: str
     labels: Mapping[str, str]
+    job_labels: Mapping[str, str] = {}
     settings: Settings
     mount: Mount | None = None
     pod: Mapping[str, Any] = {}
@@ -155,7 +158,9 @@ def request_of(
     spec = mount.spec if mount else specs[0]
     trainer = next((item for item in spec["containers"] if item["name"] == container), spec["containers"][0])
     meta = item["metadata"]
-    labels = {key: text for key, text in (meta.get("labels") or {}).items() if key in (RUN_ID, f"{PREFIX}pipeline")}
+    every = meta.get("labels") or {}
+    labels = {key: text for key, text in every.items() if key in (RUN_ID, f"{PREFIX}pipeline")}
+    job_labels = {key: text for key, text in every.items() if "/" not in key}
     pod = {key: spec[key] for key in ("nodeSelector", "tolerations", "imagePullSecrets") if key in spec}
     groups = {
         key: value
@@ -165,7 +170,9 @@ def request_of(
     user = {key: value for key, value in user_of(spec, trainer).items() if value != 0}  # never root
     if groups or user:
         pod["securityContext"] = {**groups, **user}
-    request = TensorBoardRequest(namespace=meta["namespace"], labels=labels, settings=settings, mount=mount, pod=pod)
+    request = TensorBoardRequest(
+        namespace=meta["namespace"], labels=labels, job_labels=job_labels, settings=settings, mount=mount, pod=pod
+    )
     return request if mount else _with_credentials(request, spec, trainer)
 
 

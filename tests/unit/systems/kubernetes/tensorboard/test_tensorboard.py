@@ -70,6 +70,15 @@ def test_a_job_without_the_field_asks_for_none():
         assert (SETTINGS in manifest["metadata"]["annotations"]) == bool(job.tensorboard)
 
 
+def test_its_objects_have_the_labels_of_the_job_and_its_pod_does_not():
+    wish = request(job_of(labels={"run-id": "7f", "task-id": "12", "kueue.x-k8s.io/queue-name": "q"}))
+    for item in (manifests.job(wish, "", 60.0), manifests.dependent(wish)):
+        labels = item["metadata"]["labels"]
+        assert (labels["run-id"], labels["task-id"], "kueue.x-k8s.io/queue-name" in labels) == ("7f", "12", False)
+    assert "run-id" not in manifests.job(wish, "", 60.0)["spec"]["template"]["metadata"]["labels"]
+    assert wish.name == request(job_of()).name, "the tasks of a run have one"
+
+
 def test_settings_and_their_defaults():
     assert settings(job_of()) == Settings(log_dirs={"": "/data/r1"}, total=604800.0)
     chosen = settings(job_of(tensorboard={"log_dir": "logs/x", "idle": "5m", "keep_for": "2h", "image": "tb:1"}))
