@@ -79,8 +79,13 @@ def program(job: TrainingJob, name: RoleName) -> str:
 
 
 def held(job: TrainingJob, roles: Sequence[RoleName], system: str, total: float | None = None) -> TrainingJob:
-    """Return a job whose `roles` sleep until they are stopped; of its deadlines only `total` is kept, or replaced."""
+    """Return a job whose `roles` sleep until they are stopped; of its deadlines only `total` is kept, or replaced.
+
+    With `total`, nothing of it is left on a cluster after its end: ended pods that slept help nobody.
+    """
     job = msgspec.structs.replace(job, deadlines=Deadlines(total=total or job.deadlines.total), tensorboard=None)
+    if total and system in registry.on_kubernetes():
+        job = msgspec.structs.replace(job, on_end="delete")
     if native := registry.held(system, job, dict.fromkeys(roles, _SLEEP)):
         return native
     sleeping = {

@@ -57,6 +57,13 @@ def test_a_role_that_is_not_there_is_named_with_those_that_are(text):
         hold.chosen(job(), text)
 
 
+@pytest.mark.parametrize(
+    ("system", "total", "left"), [("kubeflow", 60.0, "delete"), ("kubeflow", None, None), ("local", 60.0, None)]
+)
+def test_nothing_is_left_on_a_cluster_of_what_was_held_for_a_time(system, total, left):
+    assert hold.held(job(), ["worker"], system, total).on_end == left
+
+
 def test_held_roles_sleep_and_nothing_but_total_ends_them():
     held = hold.held(job(), ["worker"], "kubeflow")
     assert held.roles.worker.command[:2] == ("sh", "-c")
