@@ -269,10 +269,16 @@ class MergedBackend:
 
 
 def _completed(job: Job, recorded: Status | None) -> Job:
-    """Return a job with what its objects do not have: the metrics and the code of its stored record."""
+    """Return a job with what its objects do not have: metrics, code, use and past replicas of its stored record."""
     if recorded is None or not (job.status.state.terminal and recorded.state.terminal):
         return job
-    status = msgspec.structs.replace(job.status, metrics=recorded.metrics, code=recorded.code)
+    status = msgspec.structs.replace(
+        job.status,
+        metrics=recorded.metrics,
+        code=recorded.code,
+        usage=recorded.usage,
+        replicas=recorded.replicas or job.status.replicas,
+    )
     return msgspec.structs.replace(job, status=status)
 
 

@@ -89,6 +89,11 @@ _GROUPS: dict[str, dict[str, _Command]] = {
             "Compare the newest attempts of runs.",
             ("tfsteps compare mnist-k7c2 mnist-p4xq --html compared.html",),
         ),
+        "tune": _Command(
+            "tune",
+            "Recommend CPU and memory from what earlier runs used.",
+            ("tfsteps tune mnist", "tfsteps tune mnist train -f job.yaml --diff"),
+        ),
         "tensorboard": _Command(
             "tensorboard",
             "Show the event files of runs in TensorBoard until Ctrl-C.",

@@ -19,6 +19,8 @@ Registry = Annotated[
 ]
 Factor = Annotated[int, Meta(ge=1, le=10_000, description="a whole number from 1 to 10000", examples=[100])]
 Replicas = Annotated[int, Meta(ge=1, le=40_000, description="a whole number from 1 to 40000", examples=[32])]
+Headroom = Annotated[float, Meta(ge=0, le=10, description="a number from 0 to 10", examples=[0.4])]
+EnoughRuns = Annotated[int, Meta(ge=1, le=1000, description="a whole number from 1 to 1000", examples=[10])]
 
 
 class _Base(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -156,6 +158,18 @@ class Runs(_Base, frozen=True):
     delete_pods: Literal["success", "completion"] | None = None
 
 
+class Tuning(_Base, frozen=True):
+    """How `tfsteps tune` recommends CPU and memory.
+
+    Attributes:
+        headroom: Added to the largest use, as a share of it. Empty = 0.4.
+        runs: Good runs that are needed for a recommendation. Empty = 10.
+    """
+
+    headroom: Headroom | None = None
+    runs: EnoughRuns | None = None
+
+
 class Layer(_Base, frozen=True):
     """The settings of a platform or a project.
 
@@ -168,6 +182,7 @@ class Layer(_Base, frozen=True):
         limits: The most that a job may have. What a project sets counts before the platform's.
         image_registry: Put before images that name no registry.
         runs: How long runs on Argo Workflows are kept. What a project sets counts before the platform's.
+        tuning: How CPU and memory are recommended. What a project sets counts before the platform's.
     """
 
     contact: Filled | None = None
@@ -178,6 +193,7 @@ class Layer(_Base, frozen=True):
     limits: Caps = Caps()
     image_registry: Registry | None = None
     runs: Runs = Runs()
+    tuning: Tuning = Tuning()
 
 
 class Project(Layer, frozen=True):

@@ -7,14 +7,16 @@ import pytest
 
 from tests.unit.cli.command import refused, said, tfsteps
 from tests.unit.cli.commands.test_runs import links
-from tests.unit.cli.jobs_on_cluster import kubeconfig
+from tests.unit.cli.jobs_on_cluster import kubeconfig, tfjob
 from tests.unit.runs.test_record_store import attempt_of, opened, put
 from tests.wire.scripted import Answer, refusal
 from tfsteps.cli import run_page
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.runs.events import State
 from tfsteps.runs.location import Location
+from tfsteps.runs.status import Incarnation, ReplicaStatus
 from tfsteps.runs.store import RECORDS
+from tfsteps.runs.usage import UsageSummary
 from tfsteps.spec import from_plain
 
 LINE = b"2026-01-01T00:00:00.000000Z worker-0 %b\n"
@@ -105,6 +107,32 @@ def test_a_cluster_shows_what_its_records_know(address, cluster, monkeypatch):
     assert listed(*K) == {"good": "succeeded", "bad": "failed", "on": "unknown"}
     assert said("logs", "good", *K) == ["[worker-0] good"]
     assert listed(*K, "--namespace", "other") == {}
+
+
+def test_a_job_that_is_there_has_the_use_of_its_record(tmp_path, monkeypatch):
+    """The objects of a cluster know neither the use, nor a replica whose pod is gone."""
+    monkeypatch.setenv(RECORDS, str(tmp_path / "records"))
+    item = tfjob("r1", ("Succeeded", "True", 9))
+    attempt = attempt_of("r1", task="mnist")
+    status = attempt.status()
+    status.uid, status.usage = item["metadata"]["uid"], {"worker": UsageSummary(seconds=9.0, memory_peak=77)}
+    status.replicas = [
+        ReplicaStatus(role="worker", index=0, incarnations=[Incarnation(started=1.0, reason="OOMKilled")])
+    ]
+    attempt.write(status)
+    put(opened(tmp_path / "records"), attempt)
+    monkeypatch.setenv("TFSTEPS_HOME", str(tmp_path / "elsewhere"))
+    with kubeconfig(monkeypatch, tmp_path, item):
+        (shown,) = json.loads("".join(said("show", "r1", *K, "--output", "json")))["attempts"]
+    assert shown["usage"]["worker"]["memory_peak"] == 77
+    assert shown["replicas"][0]["incarnations"][0]["reason"] == "OOMKilled"
+
+
+def test_a_use_that_is_not_known_is_none_of_a_good_run(address, monkeypatch):
+    monkeypatch.setattr("tfsteps.cli.commands.tune.DAYS", 1e6)  # the records have no time
+    lines = said("tune", "task", "--from", address)
+    assert lines[0].startswith("task: 0 good runs of 3")
+    assert "  not counted: good: the use of worker is not known" in lines
 
 
 def test_a_page_of_a_cluster_leads_to_stored_reports(address, cluster, tmp_path, monkeypatch):

@@ -1,0 +1,132 @@
+"""`tfsteps tune`: what is printed, written and refused."""
+
+import json
+
+import msgspec
+import pytest
+
+from tests.unit.cli.command import refused, said, tfsteps
+from tests.unit.cli.statuses import saved
+from tests.unit.report.test_html import Reader
+from tfsteps import spec
+from tfsteps.runs.events import State
+from tfsteps.runs.identity import Identity
+from tfsteps.runs.usage import UsageSummary
+
+JOB = """\
+name: mnist  # the job
+image: mnist:1
+command: [python, train.py]
+resources: {cpu: 4, memory: 8Gi}
+roles: {worker: {replicas: 2}}
+"""
+
+
+def recorded(count=10, pipeline="digits", task="train", text=JOB, **more):
+    """Write the records of runs whose workers used 1 core and 1 GiB."""
+    for number in range(count):
+        run = f"{task}-{number}"
+        usage = {"worker": UsageSummary(seconds=110.0, cpu_peak=1.0, memory_peak=1 << 30)}
+        identity = Identity(run=run, task=task, pipeline=pipeline)
+        attempt = saved(**{"identity": identity, "state": State.SUCCEEDED, "usage": usage, **more})
+        (attempt.folder / "job.json").write_bytes(msgspec.json.encode(spec.parse(text)))
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "job.yaml"
+    path.write_text(JOB)
+    return path
+
+
+def test_a_pipeline(tmp_path):
+    recorded()
+    recorded(3, task="other")
+    page = tmp_path / "page.html"
+    lines = said("tune", "digits", "--html", page)
+    assert "digits train: 10 good runs of 10 in the last 30 days" in lines
+    assert "digits other: 3 good runs of 3 in the last 30 days" in lines
+    assert "no recommendation: 3 good runs of the last 30 days, and 10 are needed" in lines
+    rows = [line.split() for line in lines if line.startswith("worker ")]
+    assert [row[:6] for row in rows] == [
+        ["worker", "cpu", "4", "1", "cores", "1400m"],
+        ["worker", "memory", "8Gi", "1.0", "GiB", "1536Mi"],
+        ["worker", "cpu", "4", "1", "cores", "-"],
+        ["worker", "memory", "8Gi", "1.0", "GiB", "-"],
+    ]
+    text = Reader(page.read_text()).text
+    assert "recommended 1400m" in text
+    assert "largest use of 10 runs; + 40%" in text
+
+
+def test_runs_outside_of_pipelines_are_found_by_the_job(file):
+    recorded(pipeline="", task="mnist")
+    assert "mnist: 10 good runs of 10 in the last 30 days" in said("tune", "-f", file)
+    (tuning,) = json.loads("\n".join(said("tune", "mnist", "--runs", "11", "--headroom", "1", "--output", "json")))
+    assert (tuning["good_runs"], tuning["needed_runs"], tuning["headroom"]) == (10, 11, 1.0)
+
+
+def test_runs_of_another_program_do_not_count(file):
+    recorded(text=JOB + "args: [x]\n")
+    assert "  not counted: train-9 and 9 more: another job: args of worker" in said("tune", "digits", "-f", file)
+    assert "digits train: 10 good runs of 10 in the last 30 days" in said("tune", "digits"), "the newest run's own job"
+    assert said("tune", "digits", "-f", file, "--ignore", "args", "--write") == [f"{file}: written"]
+    assert file.read_text() == JOB.replace("cpu: 4, memory: 8Gi", "cpu: 1400m, memory: 1536Mi")
+
+
+def test_old_runs_do_not_count():
+    recorded(created=0.0)
+    assert "'digits' has no runs of the last 30 days" in refused("tune", "digits")
+
+
+def test_settings_of_the_platform(tmp_path, monkeypatch):
+    recorded()
+    settings = tmp_path / "settings.yaml"
+    monkeypatch.setenv("TFSTEPS_SETTINGS", str(settings))
+    settings.write_text("limits: {memory: 1200Mi}\ntuning: {headroom: 0.9}\n")
+    lines = said("tune", "digits")
+    (row,) = (line for line in lines if line.startswith("worker  memory"))
+    assert row.split()[5] == "1200Mi"
+    assert row.endswith("largest use of 10 runs; + 90%; at most 1200Mi by limits.memory")
+    settings.write_text("tuning: {headroom: -1, runs: 0}\n")
+    error = refused("tune", "digits")
+    assert "tuning.headroom" in error
+    assert "a whole number from 1 to 1000" in error
+
+
+def test_the_variable_that_switches_it_off(file):
+    recorded(text=JOB + "env: {NO_RESOURCE_CHECK: 'true'}\n")
+    lines = said("tune", "digits")
+    assert any(
+        line.startswith("no recommendation: NO_RESOURCE_CHECK of the worker of the job is 'true'") for line in lines
+    )
+    code, out, err = tfsteps("tune", "digits", "-f", file, "--write")
+    assert (code, out) == (2, "")
+    assert "NO_RESOURCE_CHECK" in err
+    assert file.read_text() == JOB
+
+
+REFUSED = [
+    (("tune",), "which pipeline is not known; write its name, or the job file: -f job.yaml"),
+    (("tune", "digits", "--diff"), "--diff needs the job file; add -f job.yaml"),
+    (("tune", "digits", "--write", "-f", "-"), "--write needs the job file"),
+    (("tune", "digits", "--ignore", "cpu"), "--ignore 'cpu' is not a compared field; allowed: replicas, image"),
+    (("tune", "nope"), "'nope' has no runs of the last 30 days in "),
+    (("tune", "digits", "nope"), "task 'nope' of 'digits' has no runs"),
+    (("tune", "digits", "--headroom", "-1"), "'--headroom': Input should be greater than or equal to 0"),
+    (("tune", "digits", "--headroom", "nan"), "'--headroom': Input should be"),
+    (("tune", "digits", "--headroom", "inf"), "'--headroom': Input should be"),
+    (("tune", "digits", "-f", "missing.yaml"), "job file 'missing.yaml' does not exist"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("command", "message"), REFUSED)
+def test_refusals(command, message):
+    recorded(1)
+    assert message in refused(*command)
+
+
+def test_a_job_file_is_of_one_task(file):
+    recorded(1)
+    recorded(1, task="other")
+    assert "digits has several tasks: " in refused("tune", "digits", "-f", file)
