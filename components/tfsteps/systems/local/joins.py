@@ -32,14 +32,18 @@ class Joins:
     def started(self, waiting: Iterable[ReplicaProcess], commands: Mapping[Replica, Command]) -> list[ReplicaProcess]:
         """Return those of `waiting` that are no longer pending: they listen, or need not."""
         watched = _ports(commands) if self._by_port else {}
-        expected = {slot: watched[slot.replica] for slot in waiting if slot.replica in watched}
+        expected = {process: watched[process.replica] for process in waiting if process.replica in watched}
         open_ports = self._open(expected.values())
-        return [slot for slot in waiting if slot not in expected or expected[slot] in open_ports]
+        return [process for process in waiting if process not in expected or expected[process] in open_ports]
 
     def missing(self, running: Iterable[ReplicaProcess]) -> str:
         """Return which replicas have run for a while without joining the others; empty = none."""
         patience = min(_JOIN_SECONDS, (self._pending or _JOIN_SECONDS) / 2)
-        late = [why for slot in running if (why := _not_joined(slot, patience))]
+        late = [
+            f"{replica.replica} runs (pid {replica.process.pid}) but does not listen on its TF_CONFIG port"
+            for replica in running
+            if replica.state is ReplicaState.PENDING and time.time() - replica.process.started > patience
+        ]
         rest = f"; {len(late) - _NAMED} more do not" if late[_NAMED:] else ""
         return f"{'; '.join(late[:_NAMED])}{rest}; its peers wait for that" if late else ""
 
@@ -50,9 +54,9 @@ class Joins:
             return
         often = time.monotonic() - self._began < _OFTEN_SECONDS
         self._due = time.monotonic() + (0.0 if often else _RARE_SECONDS)
-        self._seen = self._seen or bool(self._open(expected.values()))
+        self._seen = bool(self._open(expected.values()))
         if not self._seen and self._looks % _REACHED_LOOKS == 0:
-            self._seen = ports.connected({slot.process.pid for slot in running if slot.process})
+            self._seen = ports.connected({replica.process.pid for replica in running})
         self._apart += 1
 
     @property
@@ -75,10 +79,3 @@ def _ports(commands: Mapping[Replica, Command]) -> dict[Replica, int]:
     """Return the port of each replica in TF_CONFIG's cluster; empty if there are no two."""
     found = {replica: command.port for replica, command in commands.items() if command.port}
     return found if len(found) > 1 else {}
-
-
-def _not_joined(slot: ReplicaProcess, patience: float) -> str:
-    """Return a message if its process has run for `patience` seconds without joining the others; else empty."""
-    if not slot.process or slot.state is not ReplicaState.PENDING or time.time() - slot.process.started <= patience:
-        return ""
-    return f"{slot.replica} runs (pid {slot.process.pid}) but does not listen on its TF_CONFIG port"

@@ -26,7 +26,7 @@ def request(running: Iterable[ReplicaProcess]) -> list[ReplicaProcess]:
 
     To a process without a handler, such as another program than Python, nothing is sent: the signal would end it.
     """
-    return [slot for slot in running if slot.process and _ask(slot.process.pid)]
+    return [replica for replica in running if _ask(replica.process.pid)]
 
 
 def _ask(leader: int) -> bool:

@@ -1,16 +1,20 @@
-"""Runs the replicas of one job to their end: one loop over pipes, process ends, timers and stop requests."""
+"""Runs the replicas of one job to their end: one loop over pipes, process ends, timers and stop requests.
+
+Each state of a job is an object that has only what is valid in it: `LocalJob` (not started), `_RunningJob` (its
+processes), `_Active` (what restarts them), and the outcome, which replaces `_Active` while the other replicas end.
+"""
 
 import collections
-import enum
+import contextlib
 import heapq
 import itertools
 import os
 import selectors
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -25,7 +29,6 @@ from tfsteps.runs.events import (
     Tick,
     replicas_of,
 )
-from tfsteps.runs.last_lines import Tail
 from tfsteps.runs.store import Attempt
 from tfsteps.spec import TrainingJob
 from tfsteps.systems.base import Cause
@@ -33,9 +36,9 @@ from tfsteps.systems.local import stacks
 from tfsteps.systems.local.guard import Guard
 from tfsteps.systems.local.joins import Joins
 from tfsteps.systems.local.options import LocalOptions
-from tfsteps.systems.local.output import Collector
-from tfsteps.systems.local.process import CannotStartError, Command, Ended, Process
-from tfsteps.systems.local.replica_process import ReplicaProcess
+from tfsteps.systems.local.output import Collector, Source
+from tfsteps.systems.local.process import CannotStartError, Command, Process
+from tfsteps.systems.local.replica_process import UP, ReplicaProcess
 from tfsteps.systems.local.usage import UsageMeter
 from tfsteps.systems.restart_policy import RestartPolicy, restart_rules
 from tfsteps.text.failure_patterns import failure_pattern, no_restart_helps, repeatable
@@ -48,13 +51,6 @@ _MEMORY_SECONDS = 0.25
 _BLOCKS = 8  # of output, before other events are handled
 
 
-class _Phase(enum.Enum):
-    ACTIVE = enum.auto()
-    FINISHING = enum.auto()  # succeeded: the others are ending
-    FAILING = enum.auto()  # failed: the others are being ended
-    STOPPING = enum.auto()  # stopped on request
-
-
 class LocalJob:
     """A job of local processes. They start with the first event, and all have ended with the last.
 
@@ -65,7 +61,8 @@ class LocalJob:
         created: When it was prepared, in seconds since the epoch.
     """
 
-    namespace = hosts = ""
+    namespace = hosts = tensorboard_url = ""
+    age = 0.0
 
     def __init__(
         self,
@@ -76,58 +73,31 @@ class LocalJob:
         attempt: Attempt,
     ) -> None:
         """Prepare. `commands` is called again for new ports; the folder of `attempt` is for waiting output."""
-        self.name, self.tensorboard_url = name, ""
-        self.uid, self.created, self.age = str(uuid.uuid4()), time.time(), 0.0
+        self.name, self.uid, self.created = name, str(uuid.uuid4()), time.time()
         self.warnings: list[str] = []
-        self._job, self._options = job, options
-        self._make_commands, self._attempt = commands, attempt
-        self._restart_policy = RestartPolicy(restart_rules(job), patient=job.names_backoff_limit)
-        self._slots = {replica: ReplicaProcess(replica) for replica in replicas_of(job.roles.items())}
-        self._phase = _Phase.ACTIVE
-        self._port_tries, self._stops, self._deadline = 0, 0, False
-        self._last_state = (State.UNKNOWN, "", "")
-        self._joins = Joins(job, options)
-        self._outcome = JobChanged(at=0, state=State.SUCCEEDED)
-        self._groups: list[tuple[frozenset[Replica], float, bool]] = []
-        self._parked: list[tuple[ReplicaProcess, int]] = []
-        self._usage = UsageMeter(job)
-        self._queue: collections.deque[Event] = collections.deque()
-        self._timers: list[tuple[float, int, Callable[[], None]]] = []
-        self._order = itertools.count()
-        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-
-    # --- the methods of a handle
+        self._job, self._options, self._make_commands, self._attempt = job, options, commands, attempt
+        self._stop = _StopRequests()
 
     def events(self) -> Iterator[Event]:
         """Start the replicas, then yield events until all have ended."""
-        with Guard(self._attempt.replicas_ended) as self._guard, selectors.DefaultSelector() as self._selector:
-            self._selector.register(self._wake_read, selectors.EVENT_READ, self._on_wake)
-            self._collector: Collector[ReplicaProcess] = Collector(self._attempt.folder, len(self._slots))
-            self._selector.register(self._collector.ready, selectors.EVENT_READ, self._on_output)
-            try:
-                self._commands = self._make_commands()
-                self._tell(State.PENDING)
-                self._spawn(list(self._slots))
-                self._after(0, self._tick)
-                self._after(0, self._watch_starts)
-                self._after(_MEMORY_SECONDS, self._watch_memory)
-                while self._phase is _Phase.ACTIVE or self._running():
-                    yield from self._flush()
-                    self._step()
-                yield from self._flush()
-                yield msgspec.structs.replace(self._outcome, at=time.time())
-            finally:
-                self._kill_all()
+        with (
+            contextlib.closing(self._stop),
+            Guard(self._attempt.replicas_ended) as guard,
+            contextlib.closing(
+                _RunningJob(self._job, self._options, self._make_commands, self._attempt, guard)
+            ) as running,
+        ):
+            running.loop.on_readable(self._stop.pipe, lambda: running.stop(self._stop))
+            outcome = yield from running.events()
+            self.warnings += filter(None, [running.warning])
+            yield msgspec.structs.replace(outcome, at=time.time())
 
     def stop(self, cause: Cause) -> None:
         """Send SIGTERM to the processes, after a deadline when they have printed their stacks; a second call kills.
 
         Safe in a signal handler.
         """
-        self._stops += 1
-        self._deadline = self._deadline or cause is Cause.DEADLINE
-        if self._wake_write >= 0:
-            os.write(self._wake_write, b"!")
+        self._stop.request(cause)
 
     def read_folder(self, folder: str, program: Sequence[str]) -> None:
         """Do nothing: its processes see the same folders as this one."""
@@ -135,266 +105,362 @@ class LocalJob:
     def remove(self, what: Literal["pods", "job"]) -> None:
         """Do nothing: ended processes leave nothing behind."""
 
-    # --- the loop
 
-    def _step(self) -> None:
-        """Wait for events, at most until the next timer, and handle them."""
+class _StopRequests:
+    """Wakes the loop of a job from a signal handler.
+
+    Attributes:
+        pipe: Is readable while a request was not taken.
+        count: Number of requests.
+        deadline: Whether one came from a deadline.
+    """
+
+    def __init__(self) -> None:
+        """Begin without a request."""
+        self.count, self.deadline = 0, False
+        self.pipe, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def request(self, cause: Cause) -> None:
+        """Count a request; do nothing else after `close`. Safe in a signal handler."""
+        self.count += 1
+        self.deadline = self.deadline or cause is Cause.DEADLINE
+        if self._write >= 0:
+            os.write(self._write, b"!")
+
+    def close(self) -> None:
+        """Close the pipe."""
+        os.close(self.pipe)
+        write, self._write = self._write, -1
+        os.close(write)
+
+
+class _Loop:
+    """Calls what is due: for file descriptors that are readable, and for timers."""
+
+    def __init__(self) -> None:
+        """Begin with nothing to wait for."""
+        self._selector = selectors.DefaultSelector()
+        self._timers: list[tuple[float, int, Callable[[], object]]] = []
+        self._order = itertools.count()
+
+    def on_readable(self, file: int, action: Callable[[], object]) -> None:
+        """Call `action` whenever a file descriptor is readable."""
+        self._selector.register(file, selectors.EVENT_READ, action)
+
+    def forget(self, file: int) -> None:
+        """Wait for a file descriptor no longer."""
+        self._selector.unregister(file)
+
+    def after(self, seconds: float, action: Callable[[], object]) -> None:
+        """Call `action` once, later."""
+        heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._order), action))
+
+    def step(self) -> None:
+        """Wait for something to be due, and handle it. There is a timer."""
         for key, _ in self._selector.select(max(0.0, self._timers[0][0] - time.monotonic())):
             key.data()
         while self._timers and self._timers[0][0] <= time.monotonic():
             heapq.heappop(self._timers)[2]()
 
-    def _tick(self) -> None:
-        self._queue.append(Tick(time.time()))
-        self._queue.extend(self._usage.look(self._running()))
-        self._joins.look(self._running(), self._commands)
-        self._after(TICK_SECONDS, self._tick)
+    def close(self) -> None:
+        """Wait for nothing any more."""
+        self._selector.close()
 
-    def _flush(self) -> Iterator[Event]:
+
+class _RunningJob:
+    """The processes of a job, from their start until `close`.
+
+    Attributes:
+        loop: Calls its methods.
+        commands: The commands of the replicas, with their present ports.
+        latest: The last process of each replica that was started.
+        phase: Restarts replicas; or the outcome, when it is decided: the other replicas are ending.
+        warning: That the replicas of a job that has succeeded did not train together; empty = none.
+    """
+
+    def __init__(
+        self,
+        job: TrainingJob,
+        options: LocalOptions,
+        commands: Callable[[], dict[Replica, Command]],
+        attempt: Attempt,
+        guard: Guard,
+    ) -> None:
+        """Choose the ports, and collect output; no process is started yet."""
+        self.job, self.warning = job, ""
+        self._options, self._make_commands, self._guard = options, commands, guard
+        self.commands = commands()
+        self.loop = _Loop()
+        self.latest: dict[Replica, ReplicaProcess] = {}
+        self._running: dict[Replica, ReplicaProcess] = {}
+        self._queue: collections.deque[Event] = collections.deque()
+        self._last_state = (State.UNKNOWN, "", "")
+        self._joins, self._usage = Joins(job, options), UsageMeter(job)
+        self.phase: _Active | JobChanged = _Active(self)
+        self._collector: Collector[ReplicaProcess] = Collector(attempt.folder, len(self.commands))
+        self.loop.on_readable(self._collector.ready, self._on_output)
+
+    @property
+    def running(self) -> list[ReplicaProcess]:
+        """The processes whose end, with their whole output, has not been handled."""
+        return list(self._running.values())
+
+    def events(self) -> Generator[Event, None, JobChanged]:
+        """Start the replicas, yield events until all have ended, and return the outcome."""
+        self.tell(State.PENDING)
+        self.spawn(replicas_of(self.job.roles.items()))
+        self.loop.after(0, self._tick)
+        self.loop.after(0, self._watch_starts)
+        self.loop.after(_MEMORY_SECONDS, self._watch_memory)
+        while not isinstance(outcome := self.phase, JobChanged) or self._running:
+            while self._queue:
+                yield self._queue.popleft()
+            self.loop.step()
         while self._queue:
             yield self._queue.popleft()
+        return outcome
 
-    def _after(self, seconds: float, action: Callable[[], None]) -> None:
-        heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._order), action))
+    def stop(self, requests: _StopRequests) -> None:
+        """End the processes on request: after a deadline they print their stacks first; a second request kills."""
+        os.read(requests.pipe, 1024)
+        if not (isinstance(self.phase, JobChanged) and self.phase.state is State.FAILED):
+            self.phase = JobChanged(at=0, state=State.CANCELLED, reason="Stopped")
+        asked = stacks.request(self.running) if requests.deadline and requests.count == 1 else []
+        for replica in asked:
+            self._lines(replica, time.time(), [STACK.encode()])
+        self.loop.after(stacks.SECONDS if asked else 0, lambda: self.end(self.running))
+        for replica in self.running if requests.count > 1 else ():  # both signals may have come before this call
+            replica.process.kill()
 
-    def _running(self) -> list[ReplicaProcess]:
-        return [slot for slot in self._slots.values() if slot.process]
+    def close(self) -> None:
+        """Leave no process, pipe or file descriptor, however the loop ended."""
+        for replica in self.running:
+            replica.process.kill()
+            while replica.ended is None and replica.process.ended() is None:
+                time.sleep(0.001)
+        self._collector.close()
+        for replica in self.running:
+            replica.process.close()
+        self.loop.close()
 
-    # --- starting
+    # --- what is due
 
-    def _spawn(self, replicas: list[Replica]) -> None:
-        for replica in replicas:
-            slot = self._slots[replica]
-            try:
-                process = Process(self._commands[replica], self._guard)
-            except CannotStartError as error:
-                self._fail("StartFailed" if error.passing else "CannotStart", str(error), replica)
-                return
-            slot.process, slot.stop_asked, slot.reason = process, False, ""
-            slot.memory_limit = process.command.memory_limit
-            slot.restarts += 1
-            slot.tail = Tail()
-            slot.output, slot.ended = self._collector.add(slot, process.out_fd), None
-            self._selector.register(process.exit_fd, selectors.EVENT_READ, partial(self._on_exit, slot))
-            self._report(slot, ReplicaState.PENDING)
-        self._see_starts()
+    def _tick(self) -> None:
+        self._queue.append(Tick(time.time()))
+        self._queue.extend(self._usage.look(self.running))
+        self._joins.look(self.running, self.commands)
+        self.loop.after(TICK_SECONDS, self._tick)
 
     def _watch_starts(self) -> None:
         """Check for started replicas; often at first, when they are expected."""
-        waiting = [slot for slot in self._running() if slot.state is ReplicaState.PENDING]
+        waiting = [replica for replica in self.running if replica.state is ReplicaState.PENDING]
         if waiting:
             self._see_starts()
-        age = max((time.time() - slot.process.started for slot in waiting if slot.process), default=0.0)
-        self._after(0.1 if age < 60 else 1.0, self._watch_starts)
+        age = max((time.time() - replica.process.started for replica in waiting), default=0.0)
+        self.loop.after(0.1 if age < 60 else 1.0, self._watch_starts)
 
     def _see_starts(self) -> None:
         """Report which replicas have joined the others, and that the job runs once all processes run."""
-        waiting = [slot for slot in self._running() if slot.state is ReplicaState.PENDING]
-        for slot in self._joins.started(waiting, self._commands):
-            self._report(slot, ReplicaState.RUNNING)
-        if self._phase is _Phase.ACTIVE and all(slot.up for slot in self._slots.values()):
-            missing = self._joins.missing(self._running())
-            self._tell(State.RUNNING, "NotJoined" if missing else "", missing)
+        waiting = [replica for replica in self.running if replica.state is ReplicaState.PENDING]
+        for replica in self._joins.started(waiting, self.commands):
+            self.report(replica, ReplicaState.RUNNING)
+        up = all(replica.state in (*UP, ReplicaState.SUCCEEDED) for replica in self.latest.values())
+        if isinstance(self.phase, _Active) and up:
+            missing = self._joins.missing(self.running)
+            self.tell(State.RUNNING, "NotJoined" if missing else "", missing)
 
-    # --- what happens
+    def _watch_memory(self) -> None:
+        for replica in self.running:
+            if replica.process.over_limit():
+                replica.reason = "OOMKilled"
+                replica.process.kill()
+        if any(command.memory_limit for command in self.commands.values()):
+            self.loop.after(_MEMORY_SECONDS, self._watch_memory)
 
     def _on_output(self) -> None:
         for _ in range(_BLOCKS):
             taken = self._collector.take()
             if taken is None:
                 return
-            slot, at, data = taken
-            if data and slot.process:
-                self._lines(slot, at, slot.process.lines(data))
-                self._queue.extend(slot.partial_lines())
-            elif not data:
-                slot.output = None
-                self._conclude(slot)
+            replica, at, data = taken
+            if data:
+                self._lines(replica, at, replica.process.lines(data))
+                self._queue.extend(replica.partial_lines())
+            else:
+                replica.output_read = True
+                self._conclude(replica)
 
-    def _lines(self, slot: ReplicaProcess, at: float, texts: list[bytes]) -> None:
-        if texts:
-            slot.tail.add(texts)
-            self._queue.append(LogLines(at, slot.replica, texts, incarnation=slot.restarts))
+    def _on_exit(self, replica: ReplicaProcess, output: Source[ReplicaProcess]) -> None:
+        if ended := replica.process.ended():
+            self.loop.forget(replica.process.exit_fd)
+            replica.ended = ended
+            if not replica.output_read:
+                self._collector.finish(output)
+            self._conclude(replica)
 
-    def _on_exit(self, slot: ReplicaProcess) -> None:
-        ended = slot.process.ended() if slot.process else None
-        if slot.process is None or ended is None:
-            return
-        self._selector.unregister(slot.process.exit_fd)
-        slot.ended = ended
-        if slot.output:
-            self._collector.finish(slot.output)
-        self._conclude(slot)
-
-    def _conclude(self, slot: ReplicaProcess) -> None:
+    def _conclude(self, replica: ReplicaProcess) -> None:
         """Handle the end of a process after its whole output has been read."""
-        process, ended = slot.process, slot.ended
-        if process is None or ended is None or slot.output:
+        process, ended = replica.process, replica.ended
+        if ended is None or not replica.output_read:
             return
-        self._lines(slot, time.time(), process.close())
+        del self._running[replica.replica]
+        self._lines(replica, time.time(), process.close())
         young = time.time() - process.started < 60
-        slot.reason = slot.reason or failure_pattern(
-            ended.exit_code, slot.tail.lines(), has_port=bool(process.command.port) and young
+        replica.reason = replica.reason or failure_pattern(
+            ended.exit_code, replica.tail.lines(), has_port=bool(process.command.port) and young
         )
-        slot.process = None
-        self._report(slot, slot.end_state(ended), ended)
-        self._queue.extend(self._usage.end(str(slot.replica), ended.memory_bytes))
-        if self._phase is _Phase.ACTIVE and not slot.stop_asked:
-            self._judge(slot, ended.exit_code)
-        self._go_on()
+        failed = ReplicaState.STOPPED if replica.stop_asked else ReplicaState.FAILED
+        self.report(replica, failed if ended.exit_code else ReplicaState.SUCCEEDED)
+        self._queue.extend(self._usage.end(str(replica.replica), ended.memory_bytes))
+        if isinstance(self.phase, _Active):
+            self.phase.ended(replica, ended.exit_code)
+        succeeded = isinstance(self.phase, JobChanged) and self.phase.state is State.SUCCEEDED
+        if succeeded and not any(other.replica.role == "worker" for other in self.running):
+            # in between-graph replication the parameter servers must outlive the workers
+            self.end(other for other in self.running if other.replica.role == "ps")
 
-    def _on_wake(self) -> None:
-        os.read(self._wake_read, 1024)
-        if self._phase is not _Phase.FAILING:
-            self._phase = _Phase.STOPPING
-            self._outcome = JobChanged(at=0, state=State.CANCELLED, reason="Stopped")
-        asked = stacks.request(self._running()) if self._deadline and self._stops == 1 else []
-        for slot in asked:
-            self._lines(slot, time.time(), [STACK.encode()])
-        self._after(stacks.SECONDS if asked else 0, self._end_all)
-        for slot in self._running() if self._stops > 1 else ():  # both signals may have come before this call
-            if slot.process:
-                slot.process.kill()
+    # --- for the phase
 
-    def _watch_memory(self) -> None:
-        for slot in self._running():
-            if slot.process and slot.process.over_limit():
-                slot.reason = "OOMKilled"
-                slot.process.kill()
-        if any(command.memory_limit for command in self._commands.values()):
-            self._after(_MEMORY_SECONDS, self._watch_memory)
-
-    # --- deciding
-
-    def _judge(self, slot: ReplicaProcess, exit_code: int) -> None:
-        """Apply the restart policy to an end that was not requested, after it is clear which replica failed first."""
-        if exit_code and slot.reason == "PortTaken" and self._port_tries < _PORT_TRIES:
-            self._port_tries += 1
-            members = frozenset(replica for replica, command in self._commands.items() if command.port)
-            self._restart(members, 0.0, f"{slot.replica} found its port taken", new_ports=True)
-        elif exit_code and slot.reason == "PeerLost" and self._others_may_have_failed(slot):
-            self._parked.append((slot, exit_code))
-            self._after(_SETTLE_SECONDS, partial(self._unpark, time.monotonic() + _ENDING_SECONDS))
-        else:
-            self._parked.clear()
-            self._decide(slot, exit_code)
-
-    def _others_may_have_failed(self, slot: ReplicaProcess) -> bool:
-        judged = {slot, *(waiting for waiting, _ in self._parked)}
-        return any(other not in judged for other in self._running() if other.replica.role != "evaluator")
-
-    def _unpark(self, until: float) -> None:
-        if not self._parked or self._phase is not _Phase.ACTIVE:
-            return
-        if time.monotonic() < until and any(raised(slot.tail.lines()).exception for slot in self._running()):
-            self._after(_SETTLE_SECONDS, partial(self._unpark, until))  # a peer has failed, and is ending
-        else:
-            slot, exit_code = self._parked[0]
-            self._parked.clear()
-            self._decide(slot, exit_code)
-            self._go_on()
-
-    def _decide(self, slot: ReplicaProcess, exit_code: int) -> None:
-        slots = self._slots.items()
-        succeeded = {replica.member for replica, other in slots if other.state is ReplicaState.SUCCEEDED}
-        error = raised(slot.tail.lines()) if exit_code else Raised()
-        failure = "" if slot.reason else repeatable(error)
-        decision = self._restart_policy.judge(slot.replica.member, exit_code, succeeded, slot.reason, failure)
-        if decision.action == "succeed":
-            self._finish()
-        elif decision.action == "fail":
-            self._fail(decision.reason, decision.message, slot.replica)
-        elif decision.action == "restart":
-            useless = f", which does not help against {error.exception}" if no_restart_helps(error.exception) else ""
-            replicas = frozenset(Replica(*member) for member in decision.members)
-            self._restart(replicas, decision.delay, decision.message + useless)
-
-    def _restart(self, replicas: frozenset[Replica], delay: float, why: str, *, new_ports: bool = False) -> None:
-        new_ports = new_ports or self._job.effective_strategy == "multi_worker_mirrored"
-        self._groups = [group for group in self._groups if not group[0] <= replicas]
-        self._groups.append((replicas, delay, new_ports))
-        self._tell(State.RESTARTING, message=f"{why}.")
+    def spawn(self, replicas: Iterable[Replica], *, new_ports: bool = False) -> None:
+        """Start a process of each replica; none of them runs."""
+        if new_ports:
+            self.commands = self._make_commands()
         for replica in replicas:
-            self._ask_to_end(self._slots[replica])
+            try:
+                process = Process(self.commands[replica], self._guard)
+            except CannotStartError as error:
+                self.fail("StartFailed" if error.passing else "CannotStart", str(error), replica)
+                return
+            number = self.latest[replica].number + 1 if replica in self.latest else 0
+            started = self.latest[replica] = self._running[replica] = ReplicaProcess(replica, number, process)
+            output = self._collector.add(started, process.out_fd)
+            self.loop.on_readable(process.exit_fd, partial(self._on_exit, started, output))
+            self.report(started, ReplicaState.PENDING)
+        self._see_starts()
 
-    def _go_on(self) -> None:
-        """Restart groups whose members have all ended."""
-        if self._phase is not _Phase.ACTIVE:
-            self._end_servers()
-            return
-        ready = [group for group in self._groups if not any(self._slots[replica].process for replica in group[0])]
-        self._groups = [group for group in self._groups if group not in ready]
-        for replicas, delay, new_ports in ready:
-            for replica in sorted(replicas):
-                self._report(self._slots[replica], ReplicaState.RESTARTING)
-            self._after(delay, partial(self._start_again, replicas, new_ports=new_ports))
+    def end(self, replicas: Iterable[ReplicaProcess]) -> None:
+        """Send SIGTERM to processes, once to each, and SIGKILL after the grace period."""
+        for replica in replicas:
+            if not replica.stop_asked:
+                replica.stop_asked = True
+                replica.process.terminate()
+                self.loop.after(self._options.grace, replica.process.kill)
 
-    def _start_again(self, replicas: frozenset[Replica], *, new_ports: bool) -> None:
-        if self._phase is _Phase.ACTIVE:
-            if new_ports:
-                self._commands = self._make_commands()
-            ended = [replica for replica in self._slots if replica in replicas and not self._slots[replica].process]
-            self._spawn(ended)
-
-    # --- ending
-
-    def _finish(self) -> None:
+    def succeed(self) -> None:
         """Wait for the other replicas to end; parameter servers never end by themselves and are stopped earlier."""
-        self._phase = _Phase.FINISHING
-        self.warnings += filter(None, [self._joins.apart])
-        if self._job.effective_strategy == "parameter_server":
-            for slot in self._running():
-                if slot.replica.role in ("ps", "worker"):
-                    self._ask_to_end(slot)
-        self._after(self._options.finish, self._end_all)
+        self.phase = JobChanged(at=0, state=State.SUCCEEDED)
+        self.warning = self._joins.apart
+        if self.job.effective_strategy == "parameter_server":
+            self.end(replica for replica in self.running if replica.replica.role in ("ps", "worker"))
+        self.loop.after(self._options.finish, lambda: self.end(self.running))
 
-    def _end_servers(self) -> None:
-        """Stop the parameter servers after the last worker: in between-graph replication they must outlive workers."""
-        if self._phase is _Phase.FINISHING and not any(slot.replica.role == "worker" for slot in self._running()):
-            for slot in self._running():
-                if slot.replica.role == "ps":
-                    self._ask_to_end(slot)
+    def fail(self, reason: str, message: str, replica: Replica) -> None:
+        """End all replicas: the job has failed because of one."""
+        self.phase = JobChanged(at=0, state=State.FAILED, reason=reason, message=f"{message}.", replica=replica)
+        self.end(self.running)
 
-    def _fail(self, reason: str, message: str, replica: Replica) -> None:
-        self._phase = _Phase.FAILING
-        self._outcome = JobChanged(at=0, state=State.FAILED, reason=reason, message=f"{message}.", replica=replica)
-        self._end_all()
-
-    def _end_all(self) -> None:
-        for slot in self._running():
-            self._ask_to_end(slot)
-
-    def _ask_to_end(self, slot: ReplicaProcess) -> None:
-        process = slot.process
-        if process is None or slot.stop_asked:
-            return
-        slot.stop_asked = True
-        process.terminate()
-        self._after(self._options.grace, lambda: process.kill() if slot.process is process else None)
-
-    def _kill_all(self) -> None:
-        """Leave no process, pipe or file descriptor, however the loop ended."""
-        for slot in self._running():
-            assert slot.process
-            slot.process.kill()
-            while slot.ended is None and slot.process.ended() is None:
-                time.sleep(0.001)
-        self._collector.close()
-        for slot in self._running():
-            assert slot.process
-            slot.process.close()
-            slot.process = None
-        os.close(self._wake_read)
-        wake, self._wake_write = self._wake_write, -1
-        os.close(wake)
-
-    # --- events
-
-    def _tell(self, state: State, reason: str = "", message: str = "") -> None:
+    def tell(self, state: State, reason: str = "", message: str = "") -> None:
+        """Report the state of the job if it has changed."""
         if (state, reason, message) != self._last_state:
             self._queue.append(JobChanged(at=time.time(), state=state, reason=reason, message=message))
         self._last_state = state, reason, message
 
-    def _report(self, slot: ReplicaProcess, state: ReplicaState, ended: Ended | None = None) -> None:
-        slot.state = state
-        self._queue.append(slot.change(ended))
+    def report(self, replica: ReplicaProcess, state: ReplicaState) -> None:
+        """Report the state of a replica."""
+        replica.state = state
+        self._queue.append(replica.change())
+
+    def _lines(self, replica: ReplicaProcess, at: float, texts: list[bytes]) -> None:
+        if texts:
+            replica.tail.add(texts)
+            self._queue.append(LogLines(at, replica.replica, texts, incarnation=replica.number))
+
+
+class _Restart(NamedTuple):
+    """Replicas that start again `delay` seconds after the last of them has ended."""
+
+    replicas: frozenset[Replica]
+    delay: float
+    new_ports: bool
+
+
+class _Active:
+    """Applies the restart policy to a job of which neither success nor failure is decided, and which is not stopped."""
+
+    def __init__(self, job: _RunningJob) -> None:
+        """Begin with no restart used."""
+        self._job = job
+        self._policy = RestartPolicy(restart_rules(job.job), patient=job.job.names_backoff_limit)
+        self._port_tries = 0
+        self._restarts: list[_Restart] = []
+        self._deferred: list[tuple[ReplicaProcess, int]] = []  # lost a peer whose end was not seen yet
+
+    def ended(self, replica: ReplicaProcess, exit_code: int) -> None:
+        """Handle the end of a replica: one that was not requested is judged when it is clear which failed first."""
+        if not replica.stop_asked:
+            judged = {replica, *(waiting for waiting, _ in self._deferred)}
+            peers = (other for other in self._job.running if other.replica.role != "evaluator")
+            if exit_code and replica.reason == "PortTaken" and self._port_tries < _PORT_TRIES:
+                self._port_tries += 1
+                members = frozenset(member for member, command in self._job.commands.items() if command.port)
+                self._restart(members, 0.0, f"{replica.replica} found its port taken", new_ports=True)
+            elif exit_code and replica.reason == "PeerLost" and any(peer not in judged for peer in peers):
+                self._deferred.append((replica, exit_code))
+                decide = partial(self._decide_deferred, time.monotonic() + _ENDING_SECONDS)
+                self._job.loop.after(_SETTLE_SECONDS, decide)
+            else:
+                self._deferred.clear()
+                self._decide(replica, exit_code)
+        self._restart_ended()
+
+    def _decide_deferred(self, until: float) -> None:
+        if not self._deferred or self._job.phase is not self:
+            return
+        if time.monotonic() < until and any(raised(other.tail.lines()).exception for other in self._job.running):
+            # a peer has failed, and is ending
+            self._job.loop.after(_SETTLE_SECONDS, partial(self._decide_deferred, until))
+        else:
+            first = self._deferred[0]
+            self._deferred.clear()
+            self._decide(*first)
+            self._restart_ended()
+
+    def _decide(self, replica: ReplicaProcess, exit_code: int) -> None:
+        latest = self._job.latest.items()
+        succeeded = {name.member for name, other in latest if other.state is ReplicaState.SUCCEEDED}
+        error = raised(replica.tail.lines()) if exit_code else Raised()
+        failure = "" if replica.reason else repeatable(error)
+        decision = self._policy.judge(replica.replica.member, exit_code, succeeded, replica.reason, failure)
+        if decision.action == "succeed":
+            self._job.succeed()
+        elif decision.action == "fail":
+            self._job.fail(decision.reason, decision.message, replica.replica)
+        elif decision.action == "restart":
+            useless = f", which does not help against {error.exception}" if no_restart_helps(error.exception) else ""
+            members = frozenset(Replica(*member) for member in decision.members)
+            mirrored = self._job.job.effective_strategy == "multi_worker_mirrored"
+            self._restart(members, decision.delay, decision.message + useless, new_ports=mirrored)
+
+    def _restart(self, replicas: frozenset[Replica], delay: float, why: str, *, new_ports: bool) -> None:
+        self._restarts = [restart for restart in self._restarts if not restart.replicas <= replicas]
+        self._restarts.append(_Restart(replicas, delay, new_ports))
+        self._job.tell(State.RESTARTING, message=f"{why}.")
+        self._job.end(other for other in self._job.running if other.replica in replicas)
+
+    def _restart_ended(self) -> None:
+        """Start those groups again whose replicas have all ended."""
+        if self._job.phase is not self:
+            return
+        running = {other.replica for other in self._job.running}
+        ready = [restart for restart in self._restarts if running.isdisjoint(restart.replicas)]
+        self._restarts = [restart for restart in self._restarts if restart not in ready]
+        for restart in ready:
+            for replica in sorted(restart.replicas):
+                self._job.report(self._job.latest[replica], ReplicaState.RESTARTING)
+            self._job.loop.after(restart.delay, partial(self._start_again, restart))
+
+    def _start_again(self, restart: _Restart) -> None:
+        if self._job.phase is self:
+            running = {other.replica for other in self._job.running}
+            ended = [replica for replica in self._job.latest if replica in restart.replicas - running]
+            self._job.spawn(ended, new_ports=restart.new_ports)

@@ -63,7 +63,7 @@ class UsageMeter:
     def sample(self, running: Iterable[ReplicaProcess]) -> list[Sample]:
         """Return what each replica used since the last sample, or since its start; without those that have ended."""
         now, running = time.monotonic(), list(running)
-        processes = {slot.process.pid: (str(slot.replica), slot.process.started) for slot in running if slot.process}
+        processes = {replica.process.pid: (str(replica.replica), replica.process.started) for replica in running}
         readings = _sessions(processes) if processes else {}
         gpus = self._gpus.sessions(processes) if self._gpus else {}
         at = time.time()
@@ -84,9 +84,9 @@ class UsageMeter:
                         gpu_memory=gpus[pid].memory if pid in gpus else None,
                     )
                 )
-        for slot in running:
-            if slot.process and slot.process.pid in readings:
-                slot.process.peak = max(slot.process.peak, readings[slot.process.pid].memory)
+        for process in (replica.process for replica in running):
+            if process.pid in readings:
+                process.peak = max(process.peak, readings[process.pid].memory)
         self._last = {pid: (now, reading.cpu) for pid, reading in readings.items()}
         return samples
 
