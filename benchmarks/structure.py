@@ -6,7 +6,7 @@ python -m benchmarks.structure [--at COMMIT] [--peers]
 package registry, each in a folder of its own that is removed afterwards.
 
 A jump is a function or module of the package that is entered for the first time on a walk: each is a place that a
-reader has to find. Two walks are run: from a job file to the object that is created for it, and a whole local run.
+reader has to find. Classes that an import defines are none. Two walks are run: from a job file to the object that is created for it, and a whole local run.
 """
 
 import argparse
@@ -37,7 +37,8 @@ package, record = sys.argv.pop(1), sys.argv.pop(1)
 seen = set()
 def entered(frame, event, argument):
     code = frame.f_code
-    if event == "call" and package in code.co_filename and not code.co_name.startswith("<"):
+    body = code.co_flags & 2  # of a function: those of modules and classes have no locals of their own
+    if event == "call" and body and package in code.co_filename and not code.co_name.startswith("<"):
         seen.add((code.co_filename.rpartition(package)[2], code.co_qualname))
 def write():
     sys.setprofile(None)

@@ -17,7 +17,9 @@ _API, _HTTP, _WATCH, _LOGS, _LINES = (
     f"kube/{name}.py" for name in ("client", "http_client", "watch", "logs", "log_lines")
 )
 _STOP = "systems/stop_controller.py"
-_SYSTEM, _JOB, _HOST = (f"systems/kubernetes/{name}.py" for name in ("system", "follow/job", "launcher_pod"))
+_SYSTEM, _JOB, _FOLLOWING, _HOST = (
+    f"systems/kubernetes/{name}.py" for name in ("system", "follow/job", "follow/following", "launcher_pod")
+)
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ _NO_NEW_TOKEN = (
     Edit(_API, "        if response.status == 401:\n", "        if response.status == 999:\n"),
     Edit(_LOGS, "                    if stream.status != 401 or refused:\n", "                    if True:\n"),
 )
-_NO_LAST_LOOK = Edit(_JOB, "        yield from self._last_look()\n", "")
+_NO_LAST_LOOK = Edit(_FOLLOWING, "yield from self._last_look()", "set[str]()")
 _FRAGILE_WATCH = (
     Edit(
         _WATCH,
@@ -250,7 +252,7 @@ MUTANTS = (
         "takes a list that is refused for a while for refused for good",
         (
             Edit(
-                "systems/kubernetes/follow/tracker.py",
+                "systems/kubernetes/follow/job_object.py",
                 'cannot be watched any more: {error}", retryable=retryable',
                 'cannot be watched any more: {error}", retryable=False',
             ),
@@ -270,7 +272,7 @@ MUTANTS = (
     ),
     Mutant(
         "does not say why pods were never seen",
-        (Edit(_JOB, "        if not self._pods_known:\n", "        if False:\n"),),
+        (Edit(_FOLLOWING, "        if not pods.known:\n", "        if False:\n"),),
         {"list pods": "401 always|403 always"},
     ),
     Mutant(
@@ -317,7 +319,13 @@ MUTANTS = (
     ),
     Mutant(
         "waits for a log without limit",
-        (Edit(_JOB, "self._more_is_coming and not drain.over and", "self._more_is_coming and"),),
+        (
+            Edit(
+                _FOLLOWING,
+                "self._more_is_coming(vanished) and not drain.over and",
+                "self._more_is_coming(vanished) and",
+            ),
+        ),
         {"log": "401 always"},
     ),
     Mutant(
@@ -340,7 +348,7 @@ MUTANTS = (
     ),
     Mutant(
         "sends the deletion of a stop once",
-        (Edit(_STOP, "if now - self._sent > _AGAIN_SECONDS:", "if False:"),),
+        (Edit(_STOP, "if now - stopping.sent > _AGAIN_SECONDS:", "if False:"),),
         {"stop": f"refused|reset|409|410|{_BUSY}|{_ELSE}", "running": "SIGTERM, API server down"},
     ),
     Mutant(
@@ -356,7 +364,7 @@ MUTANTS = (
     ),
     Mutant(
         "deletes for ever what it may not delete",
-        (Edit(_STOP, "if now - self._denied_since > self._denied_seconds[self.cause] or", "if"),),
+        (Edit(_STOP, "if denied or now", "if now"),),
         {"stop": "401 always|403 always"},
     ),
     Mutant(
@@ -382,11 +390,7 @@ MUTANTS = (
     ),
     Mutant(
         "takes its pod's eviction for a stop",
-        (
-            Edit(
-                _JOB, "            elif self._host is None or cause is Cause.INTERRUPTED:\n", "            elif True:\n"
-            ),
-        ),
+        (Edit(_STOP, "            if cause is Cause.CANCELLED and self._in_pod:\n", "            if False:\n"),),
         {
             "before create": "SIGTERM, pod evicted",
             "created, not told": "SIGTERM, pod evicted",
@@ -399,7 +403,11 @@ MUTANTS = (
         (
             Edit(_HOST, "        if self.pipeline is None:\n            return YES\n", "        return YES\n"),
             Edit(_HOST, 'return disrupted or bool(pod["metadata"].get("deletionTimestamp"))', "return True"),
-            Edit(_JOB, "        elif self._pipeline and self._pipeline.terminating.yes:\n", "        elif False:\n"),
+            Edit(
+                _STOP,
+                "            case _ if pipeline and pipeline.terminating.yes:\n",
+                "            case _ if False:\n",
+            ),
         ),
         {
             "before create": "SIGTERM, the step alone|SIGTERM, Workflow terminated",
@@ -414,7 +422,7 @@ MUTANTS = (
             Edit(
                 _JOB,
                 'or there is no answer."""\n'
-                "        api.delete(self._kind.resource, self.namespace, self.name, self.uid)\n",
+                "        client.delete(self._kind.resource, self.namespace, self.name, self.uid)\n",
                 'or there is no answer."""\n'
                 '        self._tracker.give_up(Verdict(State.CANCELLED, "Stopped"), time.time())\n',
             ),
@@ -430,9 +438,9 @@ MUTANTS = (
         "deletes at a SIGTERM a job that has ended",
         (
             Edit(
-                _JOB,
-                "        elif self._stop.cause is None and not self._tracker.final:\n",
-                "        elif self._stop.cause is None:\n",
+                _STOP,
+                "        elif self.cause is None and not self._job.ended:\n",
+                "        elif self.cause is None:\n",
             ),
         ),
         {"* clean-up": "SIGTERM|SIGTERM, the step alone|SIGTERM, Workflow terminated"},
@@ -444,7 +452,13 @@ MUTANTS = (
     ),
     Mutant(
         "does not watch its Workflow",
-        (Edit(_JOB, "        elif self._pipeline and self._pipeline.terminating.yes:\n", "        elif False:\n"),),
+        (
+            Edit(
+                _STOP,
+                "            case _ if pipeline and pipeline.terminating.yes:\n",
+                "            case _ if False:\n",
+            ),
+        ),
         {"running": "Workflow terminated, no SIGTERM"},
     ),
 )

@@ -733,7 +733,7 @@ def test_an_evicted_launcher_that_no_pod_follows_stops_the_task(environment, sys
 
 def test_a_task_whose_launcher_cannot_find_out_why_it_is_stopped_continues(environment, system, pod):
     handle = begun(system)
-    pod.gone, handle._departure._seconds = unknown("HTTP 500"), 1.5
+    pod.gone, handle._stop._grace_seconds = unknown("HTTP 500"), 1.5
     handle.stop(Cause.CANCELLED)
     with pytest.raises(LaunchError, match=r"is not known \(HTTP 500\): task .* continues") as error:
         list(handle.events())

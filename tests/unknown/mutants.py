@@ -21,7 +21,7 @@ def deletes():
     events = KubernetesJob.events
 
     def deleting(self):
-        self._delete(self._urgent)
+        self.send_stop(self._urgent)
         yield from events(self)
 
     KubernetesJob.events = deleting

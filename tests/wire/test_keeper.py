@@ -17,7 +17,7 @@ from tfsteps.kube.client import Api
 from tfsteps.kube.watch import Listed
 from tfsteps.runs.events import JobChanged, State
 from tfsteps.runs.identity import Identity
-from tfsteps.systems import departure
+from tfsteps.systems import stop_controller
 from tfsteps.systems.base import Cause, LaunchError
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes import system
@@ -169,7 +169,7 @@ FAULTS = {
 @pytest.mark.parametrize(("answer", "why"), FAULTS.values(), ids=FAULTS)
 @pytest.mark.parametrize("which", ["keeper", "patch"])
 def test_one_failed_request_for_the_keeper_is_repeated(which, answer, why, monkeypatch):
-    monkeypatch.setattr(departure, "_PAUSE_SECONDS", 0.05)
+    monkeypatch.setattr(stop_controller, "_PAUSE_SECONDS", 0.05)
     cluster = Cluster(**{which: [answer]})
     assert f"the job is kept until {UNTIL}" in str(stopped(cluster))
     assert cluster.job["metadata"]["ownerReferences"] == [KEEPER]
@@ -178,7 +178,7 @@ def test_one_failed_request_for_the_keeper_is_repeated(which, answer, why, monke
 @pytest.mark.parametrize(("answer", "why"), [*FAULTS.values()][:4], ids=[*FAULTS][:4])
 @pytest.mark.parametrize("which", ["keeper", "patch"])
 def test_a_job_of_which_it_is_not_known_whether_it_is_kept_continues(which, answer, why, monkeypatch):
-    monkeypatch.setattr(departure, "_PAUSE_SECONDS", 0.05)
+    monkeypatch.setattr(stop_controller, "_PAUSE_SECONDS", 0.05)
     monkeypatch.setitem(globals(), "GRACE_SECONDS", 0.3)
     cluster = Cluster(**{which: [answer] * 99})
     left = stopped(cluster)
@@ -189,7 +189,7 @@ def test_a_job_of_which_it_is_not_known_whether_it_is_kept_continues(which, answ
 
 
 def test_after_a_second_sigterm_one_more_question_is_asked_and_the_job_is_left(monkeypatch):
-    monkeypatch.setattr(departure, "_PAUSE_SECONDS", 0.05)
+    monkeypatch.setattr(stop_controller, "_PAUSE_SECONDS", 0.05)
     cluster = Cluster(keeper=[LATE] * 9)
     left = stopped(cluster, then=[Cause.CANCELLED])
     assert str(left).endswith("TFJob ns/job continues")
@@ -218,9 +218,9 @@ def test_a_job_that_ends_while_it_is_not_known_why_the_launcher_is_stopped_has_e
         job = follower(server, recreated=YES)
         job.stop(Cause.CANCELLED)
         with pytest.raises(LaunchError, match="continues"):
-            job._look_after()
+            job._stop.continue_stop(job._urgent, job._urgent, None)
         list(job._tracker.job(Listed([tfjob("Succeeded")]), 0.0))
-        job._look_after()
+        assert not job._stop.continue_stop(job._urgent, job._urgent, None)
         job._api.stopping.set()
 
 

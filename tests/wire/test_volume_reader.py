@@ -29,6 +29,7 @@ from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.follow import volume_reader
 from tfsteps.systems.kubernetes.follow.job import KubernetesJob
 from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
+from tfsteps.systems.stop_controller import _Stopping
 
 JOB_FIELDS = {"name": "job", "image": "trainer:1", "roles": {"worker": {}}}
 JOB = spec.from_plain({**JOB_FIELDS, "outputs": {"metrics": {"loss": "loss"}}})
@@ -321,7 +322,8 @@ def test_who_owns_the_pod_of_a_job_that_has_ended(state, cause, workflow, outcom
         host = LauncherPod.of(api, LAUNCHER)
         host.pipeline = types.SimpleNamespace(owner=workflow, warnings=[]) if workflow else None
         handle = KubernetesJob(api, TFJob(), item, JOB, host)
-        handle._tracker.final, handle._stop.cause = JobChanged(at=0, state=state), cause
+        handle._tracker.final = JobChanged(at=0, state=state)
+        handle._stop._phase = _Stopping(cause) if cause else None
         try:
             handle.read_folder(LOGS, [])
             found = cluster.body["metadata"]["ownerReferences"][0]["kind"]

@@ -1,80 +1,213 @@
-"""How a launcher ends a job that lives on a platform: it asks until the end has come, or is denied for too long."""
+"""How a launcher ends a job that lives on a platform: it asks until the end has come, or is denied for too long.
+
+A launcher in a pod that gets SIGTERM first finds out whether the job goes on without it.
+"""
 
 import math
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
+import msgspec
+
+from tfsteps.answer import Answer
 from tfsteps.kube.errors import ApiError
 from tfsteps.systems.base import Cause, LaunchError
+from tfsteps.systems.pipeline import PipelineContext
 
 _AGAIN_SECONDS = 5.0
+_PAUSE_SECONDS = 1.0  # between two questions whether the job goes on
 _DENIALS = {401, 403}  # a restarting server sends them, too, but not for long
 
 
-class StopController:
-    """The state of a stop, which a signal handler may begin and the launcher's loop goes on with.
+class Leave(msgspec.Struct, frozen=True):
+    """Whether a job goes on without its launcher.
 
     Attributes:
-        cause: Why the job is being stopped; None = it is not.
+        answer: Yes = it goes on; no = it is to be stopped.
+        sentence: For yes, what follows for the job; for no, why it does not go on; empty = there is nothing to say.
+    """
+
+    answer: Answer
+    sentence: str = ""
+
+
+class Stoppable(Protocol):
+    """A job that a `StopController` ends."""
+
+    what: str
+    """The job in messages: `TFJob ml/mnist`."""
+
+    refused: str
+    """What a stop that the platform does not accept means: `it could not be deleted`."""
+
+    def send_stop(self, client: Any) -> None:
+        """Ask the platform once to end the job. ApiError if it denies that, or does not answer."""
+
+    def begin_stop(self, sentence: str) -> None:
+        """Note that the job's end is a stop from now on; `sentence` says why, empty = there is nothing to say."""
+
+    def leave(self, client: Any, since: float) -> Leave:
+        """Return whether the job goes on without this launcher, whose pod got SIGTERM `since` seconds ago."""
+
+    def give_up(self) -> None:
+        """Wait for the job's end no longer."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether the job has ended."""
+
+
+class _Leaving:
+    """It is not known yet what becomes of the job."""
+
+    def __init__(self, began: float, leave: Leave) -> None:
+        """Take over the first answer, asked for at `began`."""
+        self.began = self.asked = began
+        self.leave = leave
+        self.hurried = False
+
+
+class _Stopping:
+    """The platform was asked to end the job."""
+
+    def __init__(self, cause: Cause) -> None:
+        """Begin without an answer."""
+        self.cause = cause
+        self.sent = 0.0
+        self.error: ApiError | None = None  # of the last request
+        self.failing_since = self.denied_since = math.inf
+
+
+class StopController:
+    """What becomes of a job that is being stopped: a signal handler begins it, and the launcher's loop goes on with it.
+
+    Clients that are passed to it are used for one request; the signal handler's must be used by nothing else.
+
+    Attributes:
         requests: How often people or engines have asked for it.
     """
 
-    def __init__(
-        self,
-        send: Callable[[Any], object],
-        what: str,
-        denied_seconds: Mapping[Cause, float],
-        *,
-        grace_seconds: float = math.inf,
-    ) -> None:
+    def __init__(self, job: Stoppable, denied_seconds: Mapping[Cause, float], grace_seconds: float | None) -> None:
         """Begin without a stop.
 
         Args:
-            send: Asks the platform once, by the client that it gets. ApiError if it denies that, or does not answer.
-            what: Begins the error: `TFJob ml/mnist continues: it could not be deleted`.
+            job: The job.
             denied_seconds: For how long a denied stop is retried, by its cause: permissions may come late.
-            grace_seconds: For how long a cancellation without an answer is retried: this process is killed then.
+            grace_seconds: Of the launcher's pod, after which this process is killed; None = it is in no pod.
         """
-        self.cause: Cause | None = None
         self.requests = 0
-        self._send, self._what, self._denied_seconds = send, what, denied_seconds
-        self._grace_seconds = grace_seconds
-        self._sent = 0.0
-        self._error: ApiError | None = None  # of the last request
-        self._failing_since = self._denied_since = math.inf
+        self._job, self._denied_seconds = job, denied_seconds
+        self._in_pod = grace_seconds is not None
+        self._grace_seconds = math.inf if grace_seconds is None else grace_seconds
+        self._phase: _Leaving | _Stopping | None = None  # None = nothing has asked for a stop
+
+    @property
+    def cause(self) -> Cause | None:
+        """Why the job is being stopped; None = it is not."""
+        return self._phase.cause if isinstance(self._phase, _Stopping) else None
 
     @property
     def hurried(self) -> bool:
         """Whether the stop was asked for more than once: its end is not waited for."""
         return self.requests > 1
 
-    def begin(self, cause: Cause, client: Any) -> None:
-        """Stop the job for a cause. Safe in a signal handler, with a client that nothing else uses."""
-        self.cause = cause
-        self._ask(client)
+    @property
+    def leaving(self) -> bool:
+        """Whether the launcher got SIGTERM, and it is not known yet what becomes of the job."""
+        return isinstance(self._phase, _Leaving) and not self._job.ended
 
-    def look_after(self, client: Any) -> None:
-        """Ask again when it is time. LaunchError once the platform has not accepted it for too long."""
-        if self.cause is None:
-            return
-        now, grace = time.monotonic(), self._grace_seconds if self.cause is Cause.CANCELLED else math.inf
-        if now - self._denied_since > self._denied_seconds[self.cause] or now - self._failing_since > grace:
-            raise LaunchError(f"{self._what}: {self._error}", retryable=True)
-        if now - self._sent > _AGAIN_SECONDS:
-            self._ask(client)
+    def request(self, cause: Cause, client: Any, cluster: Any) -> None:
+        """Stop the job, unless it goes on without this launcher. Safe in a signal handler.
 
-    def _ask(self, client: Any) -> None:
-        self._sent = time.monotonic()  # for the loop, which a signal handler may have interrupted
+        Args:
+            cause: Why. After SIGTERM in a pod (`CANCELLED`), it is asked first whether the job goes on.
+            client: Asks the platform to end the job.
+            cluster: Asks what becomes of the job.
+        """
+        self.requests += cause.requested
+        if self.leaving and cause is Cause.CANCELLED and isinstance(self._phase, _Leaving):
+            # Engines repeat SIGTERM, and the first second does not show yet whether the pod is being evicted.
+            self._phase.hurried = True
+        elif self.hurried and not self.leaving:
+            self._job.give_up()
+        elif self.cause is None and not self._job.ended:
+            sentence = ""
+            if cause is Cause.CANCELLED and self._in_pod:
+                began = time.monotonic()
+                leave = self._job.leave(cluster, 0.0)
+                if not leave.answer.no:
+                    self._phase = _Leaving(began, leave)
+                    return
+                sentence = leave.sentence
+            self.begin(Cause.CANCELLED if cause.requested else cause, client, sentence)
+
+    def begin(self, cause: Cause, client: Any, sentence: str = "") -> None:
+        """Stop the job for a cause. Safe in a signal handler."""
+        self._job.begin_stop(sentence)
+        self._phase = _Stopping(cause)
+        self._ask(self._phase, client)
+
+    def continue_stop(self, client: Any, cluster: Any, pipeline: PipelineContext | None) -> bool:
+        """Do what is due: settle what becomes of the job, ask again for its end, stop it with its run.
+
+        Args:
+            client: Asks the platform to end the job.
+            cluster: Asks what becomes of the job.
+            pipeline: Of the launcher; None = it is in none.
+
+        Returns:
+            Whether the job is being stopped, or may be.
+
+        Raises:
+            LaunchError: The job goes on and this launcher ends, or its end was not accepted for too long.
+        """
+        if pipeline and pipeline.failure:
+            raise LaunchError(f"{self._job.what} continues, but {pipeline.failure}", retryable=True)
+        match self._phase:
+            case _Leaving() as leaving if not self._job.ended:
+                self._settle(leaving, client, cluster)
+            case _Stopping() as stopping:
+                now, grace = time.monotonic(), self._grace_seconds if stopping.cause is Cause.CANCELLED else math.inf
+                denied = now - stopping.denied_since > self._denied_seconds[stopping.cause]
+                if denied or now - stopping.failing_since > grace:
+                    message = f"{self._job.what} continues: {self._job.refused}: {stopping.error}"
+                    raise LaunchError(message, retryable=True)
+                if now - stopping.sent > _AGAIN_SECONDS:
+                    self._ask(stopping, client)
+            case _ if pipeline and pipeline.terminating.yes:
+                self.begin(Cause.CANCELLED, client)
+            case _:
+                return False
+        return True
+
+    def _settle(self, leaving: _Leaving, client: Any, cluster: Any) -> None:
+        """Ask again when that is due, and stop the job if it does not go on. LaunchError if it does."""
+        now = time.monotonic()
+        if leaving.leave.answer.unknown and now - leaving.asked >= _PAUSE_SECONDS:
+            leaving.leave = self._job.leave(cluster, now - leaving.began)
+            leaving.asked = time.monotonic()
+        answer = leaving.leave.answer
+        seconds = min(self._grace_seconds, _PAUSE_SECONDS) if leaving.hurried else self._grace_seconds
+        if answer.no:
+            self.begin(Cause.CANCELLED, client, leaving.leave.sentence)
+        elif answer.yes:
+            raise LaunchError(f"this pod is being evicted; {leaving.leave.sentence}", retryable=True)
+        elif now - leaving.began >= seconds:
+            why = f"whether it is being evicted, and another pod follows, is not known ({answer.why})"
+            raise LaunchError(f"this pod got SIGTERM, and {why}: {self._job.what} continues", retryable=True)
+
+    def _ask(self, stopping: _Stopping, client: Any) -> None:
+        stopping.sent = time.monotonic()  # for the loop, which a signal handler may have interrupted
         try:
-            self._send(client)
-            self._error = None
+            self._job.send_stop(client)
+            stopping.error = None
         except ApiError as error:
-            self._error = error
-        self._sent = time.monotonic()
-        denied = self._error and (self._error.status in _DENIALS or not self._error.unavailable)
-        self._failing_since = min(self._failing_since, self._sent) if self._error else math.inf
-        self._denied_since = min(self._denied_since, self._sent) if denied else math.inf
+            stopping.error = error
+        stopping.sent = time.monotonic()
+        denied = stopping.error and (stopping.error.status in _DENIALS or not stopping.error.unavailable)
+        stopping.failing_since = min(stopping.failing_since, stopping.sent) if stopping.error else math.inf
+        stopping.denied_since = min(stopping.denied_since, stopping.sent) if denied else math.inf
 
 
 class ServerAge:

@@ -22,7 +22,8 @@ from tfsteps.systems.base import Cause
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.cleanup.retention import LAUNCHER
 from tfsteps.systems.kubernetes.follow.job import KubernetesJob
-from tfsteps.systems.kubernetes.follow.tracker import STOPPED, Tracker
+from tfsteps.systems.kubernetes.follow.job_object import STOPPED
+from tfsteps.systems.kubernetes.follow.tracker import Tracker
 
 K = ("--on", "kubernetes")
 RUNNING = ("Running", "True", 3)

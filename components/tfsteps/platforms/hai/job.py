@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import itertools
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
@@ -23,11 +22,9 @@ from tfsteps.platforms.hai.tracker import Tracker
 from tfsteps.runs.events import TICK_SECONDS, Event, JobChanged, LogLines, PartialLine, Replica, State, Tick, one_line
 from tfsteps.spec import format_duration
 from tfsteps.systems.base import Cause, LaunchError
-from tfsteps.systems.departure import Departure, Leave
 from tfsteps.systems.kubernetes.job_kind import Verdict
 from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
-from tfsteps.systems.pipeline import PipelineContext
-from tfsteps.systems.stop_controller import ServerAge, StopController
+from tfsteps.systems.stop_controller import Leave, ServerAge, StopController
 
 TASK_SECONDS = (0.5, 5.0)
 """Shortest and longest pause between two requests for the task."""
@@ -82,6 +79,7 @@ class HaiJob:
     """
 
     namespace = hosts = ""
+    refused = "it could not be stopped"
 
     def __init__(
         self,
@@ -102,17 +100,14 @@ class HaiJob:
         self.warnings += client.warnings
         self.tensorboard_url = ""
         self._server_age = ServerAge()
-        grace = host.grace_seconds if host else math.inf
-        self._departure = Departure(self._leave, f"task {name}", grace)
-        continues = f"task {name} continues: it could not be stopped"
-        self._stop = StopController(self._send_stop, continues, _DENIED_SECONDS, grace_seconds=grace)
+        self.what = f"task {name}"
+        self._stop = StopController(self, _DENIED_SECONDS, host.grace_seconds if host else None)
         self._client = client
         self._urgent = Client(client.access, patience=0, read_seconds=_URGENT_SECONDS)
         # For the signal handler only: it may interrupt code that holds a lock of another client's pool.
         self._in_handler = Client(client.access, patience=0, read_seconds=_URGENT_SECONDS)
         self._host = host
-        if host:
-            self._cluster = Api(access.find(), patience=0, read_seconds=_URGENT_SECONDS)
+        self._cluster = Api(access.find(), patience=0, read_seconds=_URGENT_SECONDS) if host else None
         self._replicas = replicas
         self._logs = [RankLog() for _ in self._replicas]
         self._late = LATE_SECONDS
@@ -159,7 +154,7 @@ class HaiJob:
     def _followed(self) -> Iterator[Event]:
         polls = self._polls()
         while not self._tracker.final:
-            self._look_after()
+            self._stop.continue_stop(self._urgent, self._cluster, self._host.pipeline if self._host else None)
             poll = min(polls, key=lambda poll: poll.due)
             pause = min(poll.due - time.monotonic(), TICK_SECONDS)
             if pause > 0:
@@ -178,31 +173,36 @@ class HaiJob:
 
     def stop(self, cause: Cause) -> None:
         """Request the stop of the task, and return. A second call does not wait. Safe in a signal handler."""
-        self._stop.requests += cause.requested
-        if self._leaving and cause is Cause.CANCELLED:
-            self._departure.hurry()
-        elif self._stop.hurried and not self._leaving:
-            message = f"its end was not waited for; chain {self.uid} may take some seconds to end"
-            self._tracker.give_up(Verdict(State.CANCELLED, "Stopped", message), time.time())
-        elif self._stop.cause is None and not self._tracker.final:
-            client = self._in_handler if cause.requested else self._urgent
-            left = cause is Cause.CANCELLED and self._host and not self._departure.begin(self._cluster).answer.no
-            if not left:
-                self._end(client, Cause.CANCELLED if cause.requested else cause)
+        self._stop.request(cause, self._in_handler if cause.requested else self._urgent, self._cluster)
 
     @property
-    def _leaving(self) -> bool:
-        """Whether the launcher got SIGTERM, and it is not known yet what becomes of the task."""
-        return self._departure.pending and not self._stop.cause and not self._tracker.final
+    def ended(self) -> bool:
+        """Whether its end is known."""
+        return self._tracker.final is not None
 
-    def _leave(self, cluster: Api, since: float) -> Leave:
+    def leave(self, client: Api, since: float) -> Leave:
         """Return whether the task goes on without this launcher, whose pod got SIGTERM `since` seconds ago."""
         assert self._host
         if since:  # not in the signal handler
-            self._host.retry_read(cluster)
+            self._host.retry_read(client)
         if self._host.followed().no:
             return Leave(NO)
-        return Leave(self._host.is_taken_away(cluster, since), "the task continues, and the next attempt adopts it")
+        return Leave(self._host.is_taken_away(client, since), "the task continues, and the next attempt adopts it")
+
+    def begin_stop(self, sentence: str) -> None:  # noqa: ARG002  it says nothing of HAI
+        """Take the end of the task for a stop from now on."""
+        self._tracker.stopping = Verdict(State.CANCELLED, "Stopped")
+
+    def send_stop(self, client: Client) -> None:
+        """Ask the platform to stop the task. ApiError if it denies that, or does not answer."""
+        if PAUSED in labels(self._task or {}):  # it is stopped already, and must not be resumed
+            client.tag(self.uid, PAUSED, on=False)
+        client.stop_once(self.uid)
+
+    def give_up(self) -> None:
+        """End now, whether or not the task still runs."""
+        message = f"its end was not waited for; chain {self.uid} may take some seconds to end"
+        self._tracker.give_up(Verdict(State.CANCELLED, "Stopped", message), time.time())
 
     def read_folder(self, folder: str, program: Sequence[str]) -> None:
         """Do nothing: a launcher can read only what it mounts of the shared file system."""
@@ -330,31 +330,3 @@ class HaiJob:
                 if lines := self._urgent.recorded(self.uid, self._logs[0].last_seen):
                     self.warnings.append(f"HAI recorded of task {self.name}: {'; '.join(lines)[:_SHOWN]}")
                     return
-
-    # --- ending
-
-    def _look_after(self) -> None:
-        """Do what is due: leave, stop with the pipeline, request the stop again."""
-        if self._pipeline and self._pipeline.failure:
-            raise LaunchError(f"task {self.name} continues, but {self._pipeline.failure}", retryable=True)
-        if self._stop.cause:
-            self._stop.look_after(self._urgent)
-        elif self._leaving:
-            if self._departure.settle(self._cluster).answer.no:
-                self._end(self._urgent, Cause.CANCELLED)
-        elif self._pipeline and self._pipeline.terminating.yes:
-            self._end(self._urgent, Cause.CANCELLED)
-
-    def _end(self, client: Client, cause: Cause) -> None:
-        self._tracker.stopping = Verdict(State.CANCELLED, "Stopped")
-        self._stop.begin(cause, client)
-
-    def _send_stop(self, client: Client) -> None:
-        """Ask the platform to stop the task. ApiError if it denies that, or does not answer."""
-        if PAUSED in labels(self._task or {}):  # it is stopped already, and must not be resumed
-            client.tag(self.uid, PAUSED, on=False)
-        client.stop_once(self.uid)
-
-    @property
-    def _pipeline(self) -> PipelineContext | None:
-        return self._host.pipeline if self._host else None

@@ -110,7 +110,7 @@ def test_who_follows_a_job_knows_how_a_deleted_part_ended(end, state, how):
     list(tracker.job(Deleted(worker) if how == "an event" else Listed([rest, *rest[DEPENDENTS]]), 2.0))
     chief = jobs(rendered(success="all_workers"), chief="Complete")
     list(tracker.job(Changed(chief), 3.0))
-    assert (tracker.final.state, tracker.item["metadata"]["uid"]) == (state, "first")
+    assert (tracker.final.state, tracker.object.item["metadata"]["uid"]) == (state, "first")
 
 
 def test_a_part_that_was_made_by_somebody_else_afterwards_is_not_the_part():

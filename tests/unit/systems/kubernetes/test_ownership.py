@@ -15,6 +15,7 @@ from tfsteps import spec
 from tfsteps.answer import YES
 from tfsteps.janitor.sweep import Sweep
 from tfsteps.kube.client import Api
+from tfsteps.kube.inbox import Inbox
 from tfsteps.kube.watch import Changed, Deleted, Listed
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
@@ -23,6 +24,7 @@ from tfsteps.systems.base import LaunchError
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.cleanup.finalizer import Finalizer
 from tfsteps.systems.kubernetes.follow import pod_logs
+from tfsteps.systems.kubernetes.follow.following import PodFollower
 from tfsteps.systems.kubernetes.follow.job import KubernetesJob
 from tfsteps.systems.kubernetes.follow.own_pods import OwnPods
 from tfsteps.systems.kubernetes.ownership import OwnerIndex
@@ -136,9 +138,10 @@ def launcher(kind, job, api, pods, monkeypatch):
     monkeypatch.setattr(pod_logs, "ContainerLog", Reader)
     monkeypatch.setattr(Reader, "told", [], raising=False)
     handle = KubernetesJob(api, kind, job, SPEC, None)
+    follower = PodFollower(handle._api, handle._urgent, kind, handle._tracker, Inbox())
     for item in pods:
-        list(handle._saw_pods(Listed([item]), 1.0))
-        list(handle._saw_pods(Changed(item), 1.0))
+        list(follower.saw(Listed([item]), 1.0))
+        list(follower.saw(Changed(item), 1.0))
     followed = len(handle._tracker.pods)
     assert (len(set(Reader.told)), handle._tracker.restarts) == (followed, 50 * followed)
     handle.remove("pods")

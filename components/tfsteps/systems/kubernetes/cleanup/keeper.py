@@ -18,9 +18,9 @@ from tfsteps.kube.errors import ApiError
 from tfsteps.kube.http_client import SETTLE_SECONDS
 from tfsteps.kube.resource import Resource
 from tfsteps.runs.identity import MANAGED_BY
-from tfsteps.systems.departure import Leave
 from tfsteps.systems.kubernetes.cleanup.retention import KEPT_FOR_TRY, KEPT_UNTIL
 from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
+from tfsteps.systems.stop_controller import Leave
 
 KEEPERS = Resource("batch/v1", "jobs", "Job")
 _PAUSE_SECONDS = 5.0  # between two attempts to find out the owner, or to set it
@@ -42,7 +42,7 @@ _TEMPLATE = {  # no pod uses it, but policies check it
 }
 
 
-def leave(
+def leave_job(
     api: Api,
     host: LauncherPod,
     resource: Resource,

@@ -21,8 +21,8 @@ from tfsteps.runs.events import State
 from tfsteps.runs.identity import MANAGED_BY, PREFIX, label_value
 from tfsteps.runs.status import Status
 from tfsteps.systems.kubernetes.cleanup.retention import retention_policy
+from tfsteps.systems.kubernetes.follow.job_object import STOPPED
 from tfsteps.systems.kubernetes.follow.pods import Container
-from tfsteps.systems.kubernetes.follow.tracker import STOPPED
 from tfsteps.systems.kubernetes.follow.warning_events import EVENTS, concerns, event_time
 from tfsteps.systems.kubernetes.job_kind import JobKind
 from tfsteps.systems.kubernetes.ownership import OwnerIndex

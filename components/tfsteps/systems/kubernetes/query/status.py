@@ -120,7 +120,7 @@ def _events(kind: JobKind, item: Mapping[str, Any], pods: Sequence[JobPod], crea
         *tracker.job(Listed([dict(item), *item.get(DEPENDENTS, ())]), now),
     ]
     if tracker.final:
-        events += [*tracker.dismissed(now, running=False), tracker.explained(tracker.final)]
+        events += [*tracker.stop_remaining(now, running=False), tracker.explained(tracker.final)]
     return events
 
 

@@ -6,10 +6,13 @@ from tests.unit.systems.kubernetes.objects import pod, tfjob
 from tfsteps import spec
 from tfsteps.kube.client import Api
 from tfsteps.kube.credentials import Access
+from tfsteps.kube.inbox import Inbox
 from tfsteps.kube.watch import Changed, Deleted, Listed
+from tfsteps.runs.events import replicas_of
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.follow import pod_logs
-from tfsteps.systems.kubernetes.follow.job import KubernetesJob
+from tfsteps.systems.kubernetes.follow.following import PodFollower
+from tfsteps.systems.kubernetes.follow.tracker import Tracker
 
 REPLICAS = 1000
 JOB = spec.from_plain({"name": "job", "image": "trainer:1", "roles": {"worker": {"replicas": REPLICAS}}})
@@ -43,14 +46,14 @@ def test_a_thousand_logs_may_be_open_where_1024_files_may():
 def test_a_change_of_a_pod_reaches_only_the_reader_of_that_pod(monkeypatch):
     monkeypatch.setattr(pod_logs, "ContainerLog", Reader)
     monkeypatch.setattr(Reader, "told", [], raising=False)
-    monkeypatch.setattr(KubernetesJob, "_label", lambda *_: None)
-    followed = KubernetesJob(
-        Api(Access("http://127.0.0.1:1", "ns", None, str, "no cluster")), TFJob(), tfjob(), JOB, None
-    )
+    monkeypatch.setattr(PodFollower, "_label", lambda *_: None)
+    api = Api(Access("http://127.0.0.1:1", "ns", None, str, "no cluster"))
+    tracker = Tracker(TFJob(), tfjob(), replicas_of(JOB.roles.items()), 0.0)
+    followed = PodFollower(api, api, TFJob(), tracker, Inbox())
 
     def see(seen):
         before = len(Reader.told)
-        for _ in followed._saw_pods(seen, 1.0):
+        for _ in followed.saw(seen, 1.0):
             pass
         return Reader.told[before:]
 

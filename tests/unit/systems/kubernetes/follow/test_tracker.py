@@ -145,7 +145,7 @@ def test_a_job_is_short_of_pods_until_each_replica_has_one_or_has_succeeded():
 def test_a_job_that_is_held_stopped_or_over_is_not_short():
     held = Scenario().job(Changed(tfjob("Suspended", suspend=True)))
     stopped, over = Scenario(), Scenario().job(Changed(tfjob("Failed")))
-    stopped.tracker.stopping = CANCELLED
+    stopped.tracker.object.stopping = CANCELLED
     assert not any(map(short, (held, stopped, over)))
 
 
@@ -211,7 +211,7 @@ STOPS = {
 @pytest.mark.parametrize(("seen", "final"), STOPS.values(), ids=STOPS)
 def test_end_while_we_stop_it(seen, final):
     scenario = Scenario().pods(*BOTH)
-    scenario.tracker.stopping = CANCELLED
+    scenario.tracker.object.stopping = CANCELLED
     assert scenario.job(*seen).final == final
 
 
@@ -289,7 +289,7 @@ def test_pods_without_labels_are_nobodys():
 
 def test_a_pod_that_we_took_away_has_not_failed():
     scenario = Scenario().pods(*BOTH)
-    scenario.tracker.stopping = CANCELLED
+    scenario.tracker.object.stopping = CANCELLED
     assert scenario.pods(Deleted(pod("running", uid="p0"))).replica()[-1] == ("stopped", 0)
 
 
@@ -304,7 +304,7 @@ def test_a_pod_that_we_took_away_has_not_failed():
 )
 def test_a_pod_that_an_operator_makes_while_the_job_is_being_stopped_is_no_restart(seen):
     scenario = Scenario().pods(*BOTH)
-    scenario.tracker.stopping = CANCELLED
+    scenario.tracker.object.stopping = CANCELLED
     scenario.pods(*seen, Changed(leaving("running", uid="p2")), Changed(leaving("out of memory", uid="p2")))
     assert "failed" not in dict(scenario.replica())
     assert (scenario.replica()[-1], scenario.tracker.restarts) == (("stopped", 0), 0)
@@ -319,7 +319,7 @@ def test_a_pod_that_was_replaced_before_its_end_has_a_reason():
 
 def test_restarts_before_a_job_was_stopped_count():
     scenario = Scenario().pods(*BOTH, Changed(leaving("running", uid="p0")), running(uid="p2"))
-    scenario.tracker.stopping = CANCELLED
+    scenario.tracker.object.stopping = CANCELLED
     scenario.pods(Changed(leaving("out of memory", uid="p0")), Changed(leaving("running", uid="p2")))
     assert (scenario.replica()[-1], scenario.tracker.restarts) == (("stopped", 1), 1)
 
@@ -327,13 +327,13 @@ def test_restarts_before_a_job_was_stopped_count():
 @pytest.mark.parametrize("status", ["out of memory", "about to restart"])
 def test_a_replica_that_failed_before_its_job_was_stopped_has_failed(status):
     scenario = Scenario().pods(*BOTH, Changed(pod(status, uid="p0")))
-    scenario.tracker.stopping = CANCELLED
+    scenario.tracker.object.stopping = CANCELLED
     assert scenario.pods(Changed(leaving(status, uid="p0"))).replica()[-1][0] == "failed"
 
 
 def test_a_replica_that_crashes_again_and_again_until_its_job_is_stopped_has_failed():
     scenario = Scenario().pods(*BOTH, Changed(pod("crash loop", uid="p0")))
-    scenario.tracker.stopping = CANCELLED
+    scenario.tracker.object.stopping = CANCELLED
     scenario.pods(Changed(leaving("crash loop", uid="p0")), Changed(leaving("out of memory", uid="p0")))
     assert scenario.replica()[-1][0] == "failed"
 
@@ -392,7 +392,7 @@ def test_pods_of_a_suspension_that_end_after_it_count_no_restart(told):
 
 def test_replicas_that_the_job_ended_without_are_stopped():
     scenario = Scenario().pods(*BOTH, Changed(pod("succeeded", "worker-0", "p0"))).job(Changed(tfjob("Succeeded")))
-    scenario.said += scenario.tracker.dismissed(scenario.now)
+    scenario.said += scenario.tracker.stop_remaining(scenario.now)
     assert (scenario.replica(W0)[-1], scenario.replica(W1)[-1]) == (("succeeded", 0), ("stopped", 0))
 
 
@@ -408,9 +408,9 @@ def test_replicas_that_the_job_ended_without_are_stopped():
 )
 def test_replicas_that_never_had_a_pod_are_stopped_unless_they_may_have_had_one(seen, stopping, state):
     scenario = Scenario().job(*map(Changed, seen))
-    scenario.tracker.stopping = stopping
+    scenario.tracker.object.stopping = stopping
     scenario.job(Deleted(tfjob("Created")))
-    scenario.said += scenario.tracker.dismissed(scenario.now)
+    scenario.said += scenario.tracker.stop_remaining(scenario.now)
     assert scenario.replica(W1) == [(state, 0)]
 
 
@@ -428,7 +428,7 @@ def test_replicas_that_the_operator_ends_before_it_reports_the_jobs_end_are_stop
     scenario.pods(Changed(leaving("running", "worker-1", "p1")), Deleted(leaving("out of memory", "worker-1", "p1")))
     assert scenario.replica(W1)[-1][0] == "failed"
     scenario.job(Changed(tfjob(end)))
-    scenario.said += scenario.tracker.dismissed(scenario.now)
+    scenario.said += scenario.tracker.stop_remaining(scenario.now)
     assert (scenario.replica(W0)[-1][0], scenario.replica(W1)[-1][0]) == states
 
 
@@ -436,7 +436,7 @@ def test_the_replica_whose_deletion_failed_the_job_has_failed():
     scenario = Scenario().pods(running("worker-0", "p0"), running("worker-1", "p1"))
     scenario.pods(Changed(leaving("running", "worker-1", "p1")), Deleted(leaving("running", "worker-1", "p1")))
     scenario.job(Changed(tfjob("Failed")))
-    scenario.said += scenario.tracker.dismissed(scenario.now)
+    scenario.said += scenario.tracker.stop_remaining(scenario.now)
     assert (scenario.replica(W0)[-1][0], scenario.replica(W1)[-1][0]) == ("stopped", "failed")
 
 
@@ -444,7 +444,7 @@ def test_a_deleted_replica_may_be_the_cause_of_a_failure_that_was_seen_before_it
     scenario = Scenario().pods(running("worker-0", "p0"), running("worker-1", "p1"))
     scenario.pods(Changed(leaving("running", "worker-1", "p1"))).job(Changed(tfjob("Failed")))
     scenario.pods(Deleted(leaving("out of memory", "worker-1", "p1")))
-    scenario.said += scenario.tracker.dismissed(scenario.now)
+    scenario.said += scenario.tracker.stop_remaining(scenario.now)
     assert scenario.tracker.final.replica is None
     assert (scenario.replica(W0)[-1][0], scenario.replica(W1)[-1][0]) == ("stopped", "failed")
 

@@ -42,7 +42,7 @@ def random_events(chance, tracker, now):
         case 3:
             yield from tracker.seen_pod(Deleted(some_pod(chance)), now)
         case 4 if chance.random() < 0.1:
-            tracker.stopping = Verdict(State.CANCELLED, "Stopped")
+            tracker.object.stopping = Verdict(State.CANCELLED, "Stopped")
         case _:
             yield from tracker.seen_pod(Changed(some_pod(chance)), now)
 
@@ -75,5 +75,5 @@ def deadlines_passed(chance):
             assert found.name != "running" or ran
     if tracker.final is None:
         list(tracker.job(Deleted(tfjob()), 0.0))
-    assert all(change.state in ReplicaState for change in tracker.dismissed(0.0))
+    assert all(change.state in ReplicaState for change in tracker.stop_remaining(0.0))
     return passed

@@ -1,0 +1,97 @@
+"""What the watch on a job object tells of it and of its parts, up to its end. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tfsteps.kube.watch import Changed, Deleted, Listed, Refused, Seen
+from tfsteps.runs.events import JobChanged, State
+from tfsteps.runs.identity import PREFIX
+from tfsteps.systems.base import LaunchError
+from tfsteps.systems.kubernetes.job_kind import GONE, JobKind, Verdict
+from tfsteps.systems.kubernetes.times import job_ended
+
+STOPPED = f"{PREFIX}stopped"
+"""Annotation of a job that `tfsteps stop` is about to delete; its value is the time."""
+
+
+class JobObject:
+    """One job object and its parts; objects of other jobs must not be reported to it.
+
+    Attributes:
+        name, uid, namespace: Of the job object.
+        item: The last known job object.
+        verdict: By that object; PENDING before it was looked at.
+        was_read: Whether it was looked at.
+        stopping: The verdict for an object that is gone because tfsteps deleted it; None = it did not.
+        end: The end of the job, without the replica that caused it; None = it has not ended.
+    """
+
+    def __init__(self, kind: JobKind, item: Mapping[str, Any]) -> None:
+        """Start with the object as it was created or adopted."""
+        self.item = item
+        self.verdict = Verdict(State.PENDING)
+        self.was_read = False
+        self.stopping: Verdict | None = None
+        self.end: JobChanged | None = None
+        self._kind = kind
+        meta = item["metadata"]
+        self.name, self.uid, self.namespace = str(meta["name"]), str(meta["uid"]), str(meta.get("namespace", ""))
+        self._objects: dict[str, Mapping[str, Any]] = {}  # the job object and its parts, by name
+
+    def apply(self, seen: Seen, now: float) -> None:
+        """Apply an event of the watch.
+
+        Raises:
+            LaunchError: The object cannot be watched any more.
+        """
+        match seen:
+            case Listed(items=items):
+                listed = {item["metadata"]["name"]: item for item in items}
+                gone = self._objects.keys() - listed.keys() - {self.name}
+                self._objects = {**listed, **{name: {**self._objects[name], GONE: True} for name in gone}}
+                self._judge(now)
+                if self.name not in self._objects:
+                    self._deleted(now)
+            case Changed(item=item):
+                self._objects[item["metadata"]["name"]] = item
+                self._judge(now)
+            case Deleted(item=item):
+                name, uid = item["metadata"]["name"], item["metadata"]["uid"]
+                if uid != self._objects.get(name, item)["metadata"]["uid"] or (name == self.name and uid != self.uid):
+                    return  # event of an earlier object of this name
+                self._objects[name] = item
+                self._judge(now)  # it may have ended first
+                if name == self.name:
+                    del self._objects[name]
+                    self._deleted(now)
+                else:
+                    self._objects[name] = {**item, GONE: True}
+                    self._judge(now)
+            case Refused(error=error, retryable=retryable):
+                raise LaunchError(
+                    f"{self.name} continues, but cannot be watched any more: {error}", retryable=retryable
+                )
+
+    def finish(self, verdict: Verdict, at: float) -> None:
+        """End with `verdict`, whatever the object says later; do nothing if it has ended."""
+        if self.end is None:
+            self.end = JobChanged(at=at, state=verdict.state, reason=verdict.reason, message=verdict.message)
+
+    def _judge(self, now: float) -> None:
+        for item in self._kind.group_objects(self._objects.values()):
+            meta = item["metadata"]
+            if meta["name"] != self.name:
+                continue
+            if meta["uid"] != self.uid:
+                self.finish(Verdict(State.LOST, "Replaced", "The job was deleted, and another one has its name."), now)
+                continue
+            self.item, self.verdict = item, self._kind.verdict(item)
+            if STOPPED in (meta.get("annotations") or {}):
+                self.stopping = self.stopping or Verdict(State.CANCELLED, "Stopped", "`tfsteps stop` ended it.")
+            if self.verdict.state.terminal:  # perhaps before it was followed
+                self.finish(self.verdict, now if self.was_read else job_ended(item) or now)
+            self.was_read = True
+
+    def _deleted(self, now: float) -> None:
+        lost = Verdict(State.LOST, "Deleted", "The job was deleted by a user, or its time to live was over.")
+        self.finish(self.stopping or lost, now)
