@@ -15,7 +15,7 @@ import re
 import sys
 from collections.abc import Iterator
 
-from tfsteps.backends.errors import CommandError
+from tfsteps.console.errors import CommandError
 from tfsteps.cli.compiled import lint_messages, read
 from tfsteps.engines import registry
 

@@ -43,13 +43,6 @@ def hidden(text: str) -> str:
     return _BEARER.sub(rf"\1{MASK}", _USER.sub(f"{MASK}@", text) if "://" in text else text)
 
 
-def masked(text: str) -> str:
-    """Return a piece of a program, such as a script or a command line, also without values of secret names."""
-    for pattern in (_ASSIGNED, _FOLLOWING):
-        text = pattern.sub(rf"\1{MASK}", text)
-    return hidden(text)
-
-
 def masked_words(words: Sequence[Any]) -> list[Any]:
     """Return a command or its arguments: `--api-key=x`, and `--api-key` with `x` as the next word."""
     result: list[Any] = []
@@ -75,6 +68,7 @@ def masked_job(value: Any, name: str = "", *, variables: bool = False) -> Any:
         name: The key of the part; empty = it has none.
         variables: Whether `name` is that of an environment variable.
     """
+    secret = _NAME.fullmatch(name) and not name.lower().endswith("secret")  # the value of `secret` is a name
     match value:
         case {"name": str(variable), "value": str(text)}:  # as a pod lists its variables
             return {**value, "value": masked_job(text, variable, variables=True)}
@@ -82,14 +76,11 @@ def masked_job(value: Any, name: str = "", *, variables: bool = False) -> Any:
             return {key: masked_job(item, str(key), variables=name == "env") for key, item in value.items()}
         case list() | tuple():
             return masked_words(value)
-        case str() if _VARIABLE.search(name.upper() if variables else name) or _is_secret(name):
+        case str() if secret or _VARIABLE.search(name.upper() if variables else name):
             return MASK
-        case str():
-            return masked(value)
+        case str():  # perhaps a piece of a program
+            for pattern in (_ASSIGNED, _FOLLOWING):
+                value = pattern.sub(rf"\1{MASK}", value)
+            return hidden(value)
         case _:
             return value
-
-
-def _is_secret(key: str) -> bool:
-    """Tell whether the value of a key is a secret; that of `secret` is the name of a Secret."""
-    return bool(_NAME.fullmatch(key)) and not key.lower().endswith("secret")

@@ -355,7 +355,9 @@ MUTANTS = (
         "takes a deletion that was not answered for refused, and what is late for lost",
         (
             Edit(
-                _STOP, "self._error and (self._error.status in _DENIALS or not self._error.unavailable)", "self._error"
+                _STOP,
+                "stopping.error and (stopping.error.status in _DENIALS or not stopping.error.unavailable)",
+                "stopping.error",
             ),
             Edit(_JOB, "Cause.CANCELLED: 20.0", "Cause.CANCELLED: -1.0"),
             _HASTY,

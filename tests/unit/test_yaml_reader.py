@@ -8,8 +8,8 @@ import pytest
 
 import tfsteps
 from tfsteps import schedule, spec, yaml_reader
-from tfsteps.backends.errors import CommandError
 from tfsteps.cli import compiled
+from tfsteps.console.errors import CommandError
 from tfsteps.engines.kfp import store_config
 from tfsteps.kube import kubeconfig
 from tfsteps.kube.credentials import AccessError

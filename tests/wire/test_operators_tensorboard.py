@@ -7,7 +7,7 @@ import pytest
 from tests.wire.scripted import Answer, refusal, serve
 from tfsteps import spec
 from tfsteps.backends.base import NO_LABELS
-from tfsteps.backends.errors import CommandError
+from tfsteps.console.errors import CommandError
 from tfsteps.backends.kubernetes import tensorboard
 from tfsteps.backends.kubernetes.backend import ClusterBackend
 from tfsteps.backends.place import Place

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tfsteps.api.functions import RunFailed, RunStopped, compare, logs, run, runs, show
     from tfsteps.api.results import Attempt, Comparison, Line, Log, Replica, Run, RunList
     from tfsteps.api.shipped_function import FunctionRun, TrainFunction, train_function
-    from tfsteps.backends.errors import CommandError
+    from tfsteps.console.errors import CommandError
     from tfsteps.spec import SpecError
 
 __all__ = [
@@ -43,7 +43,7 @@ _MODULES = {
     "tfsteps.api.shipped_function": ("FunctionRun", "TrainFunction", "train_function"),
     "tfsteps.api.functions": ("RunFailed", "RunStopped", "compare", "logs", "run", "runs", "show"),
     "tfsteps.api.results": ("Attempt", "Comparison", "Line", "Log", "Replica", "Run", "RunList"),
-    "tfsteps.backends.errors": ("CommandError",),
+    "tfsteps.console.errors": ("CommandError",),
     "tfsteps.spec": ("SpecError",),
 }
 _LATER = {name: module for module, names in _MODULES.items() for name in names}

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from tfsteps.backends.errors import CommandError
+from tfsteps.console.errors import CommandError
 
 _PLAIN = (int, float, str, bool, list, dict)
 _FIX = "a replica has the function alone: pass it as a parameter, or import or define it inside of the function"

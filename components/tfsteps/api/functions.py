@@ -17,12 +17,12 @@ from tfsteps.api.plan import choose, make_plan
 from tfsteps.api.queries import compared_runs, pass_log, run_graph
 from tfsteps.api.results import Attempt, Comparison, Line, Log, Run, RunList
 from tfsteps.backends.base import LogLine, LogOptions
-from tfsteps.backends.errors import CommandError
 from tfsteps.backends.find import Selection
 from tfsteps.backends.log_printer import compile_grep
 from tfsteps.backends.open import located, open_backend
 from tfsteps.backends.place import Place
 from tfsteps.console import run_tree
+from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import collected
 from tfsteps.console.outputs import pipeline_verdict, verdict
 from tfsteps.launcher.exit_codes import ExitCode

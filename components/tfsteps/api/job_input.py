@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from tfsteps import spec
-from tfsteps.backends.errors import CommandError
+from tfsteps.console.errors import CommandError
 from tfsteps.spec import TrainingJob
 from tfsteps.spec.overrides import parse_override
 from tfsteps.systems import registry

@@ -1,7 +1,7 @@
 """Launches a planned job."""
 
 from tfsteps.api.plan import Plan
-from tfsteps.backends.errors import CommandError
+from tfsteps.console.errors import CommandError
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.launcher.lifecycle import launch
 from tfsteps.launcher.recorder import Observer

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import msgspec
 
 from tfsteps.api.job_input import JobInput
-from tfsteps.backends.errors import CommandError
 from tfsteps.backends.find import LATEST
 from tfsteps.backends.open import open_backend
-from tfsteps.backends.place import AUTO, Place, default_system, on_of
+from tfsteps.backends.place import AUTO, Place, on_of
 from tfsteps.backends.records import record_of
+from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say
 from tfsteps.engines.registry import find_pipeline
 from tfsteps.runs import code_archive, store
@@ -61,7 +61,8 @@ def choose(on: str | None, system: str | None, context: str, namespace: str) -> 
     """
     if system is None:
         on = on or Location.LOCAL
-        return default_system(on), Place(on, context, namespace)
+        # a platform has the name of its job system
+        return AUTO if on == Location.KUBERNETES else on, Place(on, context, namespace)
     its = Location.KUBERNETES if system == AUTO else on_of(registry.location(system))
     if on not in (None, its):
         raise CommandError(f"--system {system} is not --on {on}; leave one out")

@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 
 from tfsteps.backends.base import LogOptions, RunBackend
-from tfsteps.backends.errors import CommandError
 from tfsteps.backends.find import Job, Run, Selection
 from tfsteps.backends.replica_names import ReplicaFilter
+from tfsteps.console.errors import CommandError
 from tfsteps.console.outputs import links
 from tfsteps.report.comparison import Compared
 from tfsteps.runs.graph import Node, graph

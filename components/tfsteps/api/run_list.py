@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 
 from tfsteps.backends.base import RunBackend
-from tfsteps.backends.errors import CommandError
 from tfsteps.backends.find import Job
 from tfsteps.backends.left_jobs import refreshed
 from tfsteps.backends.records import record_of
+from tfsteps.console.errors import CommandError
 from tfsteps.console.text import clean, duration, iso
 from tfsteps.runs.events import State
 from tfsteps.runs.identity import Identity, label_value

@@ -16,7 +16,7 @@ from tfsteps.api.function_source import FunctionSource
 from tfsteps.api.job_input import name_of
 from tfsteps.api.replica.tfsteps_function import MARK
 from tfsteps.api.results import Attempt
-from tfsteps.backends.errors import CommandError
+from tfsteps.console.errors import CommandError
 from tfsteps.report.html import tag
 from tfsteps.runs import code_archive
 from tfsteps.runs.code_archive import CodeError

@@ -6,7 +6,7 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from tfsteps.backends.errors import CommandError
+from tfsteps.console.errors import CommandError
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.pipeline_record import PipelineRecord, StepRecord
 from tfsteps.runs.status import Status

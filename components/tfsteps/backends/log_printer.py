@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 
 from tfsteps.backends.base import LogLine, LogOptions
-from tfsteps.backends.errors import CommandError
+from tfsteps.console.errors import CommandError
 from tfsteps.console.text import clean, printable
 from tfsteps.runs.log_file import stamp
 from tfsteps.runs.log_segments import GAP

@@ -4,7 +4,7 @@ import os
 import string
 import urllib.parse
 
-from tfsteps.backends.errors import CommandError
+from tfsteps.console.errors import CommandError
 
 URL = "TFSTEPS_PIPELINE_URL"
 """Variable of commands: `https://argo.example/workflows/{namespace}/{workflow}`, or with `{run_id}`."""

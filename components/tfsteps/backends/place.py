@@ -4,7 +4,7 @@ import shlex
 
 import msgspec
 
-from tfsteps.backends.errors import CommandError
+from tfsteps.console.errors import CommandError
 from tfsteps.runs.location import Location
 from tfsteps.systems import registry
 
@@ -19,11 +19,6 @@ AUTO = "auto"
 def on_of(location: str | None) -> str:
     """Return the value of `--on` for jobs that live at a location: LOCAL also for those that only records lead to."""
     return location if location and registry.is_place(location) else Location.LOCAL
-
-
-def default_system(on: str) -> str:
-    """Return the name of the job system of a value of `--on`, or AUTO. A platform has the name of its system."""
-    return AUTO if on == Location.KUBERNETES else on
 
 
 class Place(msgspec.Struct, frozen=True):

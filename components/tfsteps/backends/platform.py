@@ -16,7 +16,6 @@ from typing import Generic, NoReturn
 import msgspec
 
 from tfsteps.backends.base import NO_LABELS, EventFolder, LogLine, LogOptions, Section
-from tfsteps.backends.errors import CommandError
 from tfsteps.backends.find import JobT, Run, Selection, run_among
 from tfsteps.backends.launchers import recorded_launcher
 from tfsteps.backends.local import tensorboard as local_tensorboard
@@ -25,6 +24,7 @@ from tfsteps.backends.place import Place
 from tfsteps.backends.records import Record, record_of, recorded_job, reports_of
 from tfsteps.backends.waiting import GONE_SECONDS, POLL_SECONDS
 from tfsteps.backends.whole_runs import pause_run
+from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import warn
 from tfsteps.console.outputs import verdict
 from tfsteps.kube.errors import ApiError

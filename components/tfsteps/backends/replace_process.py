@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
-from tfsteps.backends.errors import CommandError
+from tfsteps.console.errors import CommandError
 
 
 def replace_process(argv: Sequence[str], env: Mapping[str, str] | None = None, cwd: str = "") -> NoReturn:

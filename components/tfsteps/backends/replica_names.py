@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from tfsteps.backends.errors import CommandError
+from tfsteps.console.errors import CommandError
 from tfsteps.runs.events import ReplicaState
 from tfsteps.runs.status import ReplicaStatus, Status
 

@@ -11,7 +11,6 @@ from typing import NoReturn
 import msgspec
 
 from tfsteps.backends.base import NO_LABELS, EventFolder, LogOptions, Section
-from tfsteps.backends.errors import CommandError
 from tfsteps.backends.find import Run, Selection, run_among
 from tfsteps.backends.kubernetes.backend import ClusterBackend
 from tfsteps.backends.local import tensorboard as local_tensorboard
@@ -19,6 +18,7 @@ from tfsteps.backends.local.backend import LocalBackend
 from tfsteps.backends.local.job import LocalJob
 from tfsteps.backends.place import Place
 from tfsteps.backends.records import Record, reports_of
+from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import warn
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.launcher.exit_codes import ExitCode

@@ -4,9 +4,9 @@ import signal
 from collections.abc import Collection
 from typing import Protocol, runtime_checkable
 
-from tfsteps.backends.errors import CommandError
 from tfsteps.backends.place import Place, on_of
 from tfsteps.backends.waiting import wait
+from tfsteps.console.errors import CommandError
 from tfsteps.console.outputs import pipeline_verdict
 from tfsteps.launcher.printer import Printer
 from tfsteps.runs.pipeline_record import PipelineRecord

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from tfsteps import image
-from tfsteps.backends.errors import CommandError
 from tfsteps.cli import pipelines_1
+from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import warn
 from tfsteps.engines import registry
 from tfsteps.engines.compiled import Compiled, LintError

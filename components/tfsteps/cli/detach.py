@@ -7,9 +7,9 @@ import msgspec
 
 from tfsteps.api.launching import launch_failed, launch_plan
 from tfsteps.api.plan import Plan
-from tfsteps.backends.errors import CommandError
 from tfsteps.backends.place import Place
 from tfsteps.cli.foreground import Display, TensorBoardChoice, board_of
+from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say, warn
 from tfsteps.console.outputs import Output, forget_tensorboard, outputs, print_json, verdict
 from tfsteps.console.text import clean

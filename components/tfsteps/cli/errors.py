@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import typer
 
-from tfsteps.backends.errors import CommandError
+from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say
 from tfsteps.launcher.exit_codes import ExitCode
 
@@ -42,7 +42,10 @@ def reported() -> Iterator[None]:
             raise end from error
         raise
     finally:
-        _flush()
+        try:
+            sys.stdout.flush()
+        except OSError:  # keep the interpreter from reporting it when it exits
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _of_job(error: Exception) -> typer.Exit | None:
@@ -57,11 +60,3 @@ def _of_job(error: Exception) -> typer.Exit | None:
         say(f"error: {error}")
         return typer.Exit(ExitCode.PLATFORM if error.retryable else ExitCode.USAGE)
     return None
-
-
-def _flush() -> None:
-    """Flush standard output; if that fails, keep the interpreter from reporting it when it exits."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

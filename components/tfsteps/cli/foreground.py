@@ -10,8 +10,8 @@ import msgspec
 
 from tfsteps.api.launching import launch_failed, launch_plan
 from tfsteps.api.plan import Plan
-from tfsteps.backends.errors import CommandError
 from tfsteps.cli.watch import observer
+from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import warn
 from tfsteps.console.outputs import Output, forget_tensorboard, outputs, print_json, results
 from tfsteps.console.text import iso

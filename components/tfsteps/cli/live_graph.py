@@ -5,9 +5,9 @@ import threading
 from typing import TYPE_CHECKING, Any, Self
 
 from tfsteps.backends.base import RunBackend
-from tfsteps.backends.errors import CommandError
 from tfsteps.backends.find import Run, Selection
 from tfsteps.console import run_tree
+from tfsteps.console.errors import CommandError
 from tfsteps.kube.errors import ApiError
 from tfsteps.runs.events import LogLines, PartialLine
 from tfsteps.runs.graph import Surroundings, graph

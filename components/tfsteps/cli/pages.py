@@ -3,7 +3,7 @@
 import pathlib
 import webbrowser
 
-from tfsteps.backends.errors import CommandError
+from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import warn
 
 

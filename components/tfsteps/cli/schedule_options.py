@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from tfsteps import schedule
-from tfsteps.backends.errors import CommandError
+from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say
 from tfsteps.console.text import columns
 from tfsteps.schedule import Schedule

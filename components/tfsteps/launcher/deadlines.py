@@ -117,7 +117,15 @@ class Clock:
         """
         step = self._step(now, visible=visible)
         self._started |= self._ran and not self._pending
-        before, self._counting = self._counting, self._now_counting(readable=readable)
+        held = self._state in _HELD
+        counts = {
+            "queue": self._state is State.QUEUED and not self._admitted,
+            "pending": self._admitted and not held and not self._started,
+            "running": self._ran and not held,
+            "no_progress": readable and not held,
+            "total": True,
+        }
+        before, self._counting = self._counting, {name for name, counting in counts.items() if counting}
         for name in before & self._counting:
             self._seconds[name] += step
         if self._progress or "no_progress" not in self._counting:
@@ -144,18 +152,6 @@ class Clock:
             f"Still pending after {format_duration(round(waited))}{reason}. No deadline `pending` is set: "
             f"the job waits until `total`, {total}, has passed."
         )
-
-    def _now_counting(self, *, readable: bool) -> set[str]:
-        """Return the deadlines that count now."""
-        held = self._state in _HELD
-        counts = {
-            "queue": self._state is State.QUEUED and not self._admitted,
-            "pending": self._admitted and not held and not self._started,
-            "running": self._ran and not held,
-            "no_progress": readable and not held,
-            "total": True,
-        }
-        return {name for name, now in counts.items() if now}
 
     def _step(self, now: float, *, visible: bool) -> float:
         """Return the seconds since the last tick if the job could be seen at both of their ends; else 0."""

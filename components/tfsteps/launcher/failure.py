@@ -1,13 +1,15 @@
 """Why a job failed, from its status and the last lines of its replicas."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Literal
 
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.runs.events import ReplicaState, State
 from tfsteps.runs.status import FailureSummary, Incarnation, ReplicaStatus, Status
 from tfsteps.spec import format_bytes
+from tfsteps.systems import registry
+from tfsteps.systems.base import LaunchError
 from tfsteps.text.failure_patterns import failure_pattern, hint, signal_name
 from tfsteps.text.tracebacks import raised
 
@@ -49,9 +51,6 @@ _TAKEN = {
 }
 _NOT_BY_A_REPLICA = {"DeadlineExceeded", "Watchdog", "MarkedFailed", "Deleted", "PartDeleted"}
 """Reasons of a failed job whose cause is not the end of a replica, even if a replica failed before."""
-
-_PERMANENT = {"MasterFailed"}
-"""Reasons of a failed job that mean: the exit code of a replica was one that its job system does not retry."""
 
 _SIGNALS = 128  # exit codes from here on are those of programs that a signal ended
 _KILLED = (137, 143)
@@ -190,9 +189,17 @@ def _failed_incarnation(replica: ReplicaStatus, status: Status) -> Incarnation |
     If the job system ended the job because of an exit code below 128, one that was killed later is a result of that.
     """
     failed = [incarnation for incarnation in reversed(replica.incarnations) if incarnation.state is ReplicaState.FAILED]
-    codes = range(1, _SIGNALS) if status.reason in _PERMANENT else ()
+    codes = range(1, _SIGNALS) if status.reason and status.reason in _permanent_failures(status.system) else ()
     permanent = [incarnation for incarnation in failed if incarnation.exit_code in codes]
     return next(iter([*permanent, *failed]), None)
+
+
+def _permanent_failures(system: str) -> Collection[str]:
+    """Return the reasons that a job system declares; empty for one that is not installed here."""
+    try:
+        return registry.plugin(system).permanent_failures
+    except (KeyError, LaunchError):
+        return ()
 
 
 def _meaning(incarnation: Incarnation) -> str:

@@ -36,7 +36,6 @@ from tfsteps.spec import SpecError, TrainingJob
 from tfsteps.systems.base import Cause, Handle, LaunchError, Note, StoppedError, System
 from tfsteps.systems.usage_interval import usage_interval
 from tfsteps.tensorboard.event_growth import EventFileGrowth
-from tfsteps.tensorboard.event_origin import EventOrigin
 from tfsteps.text.tracebacks import stack, unexpected
 
 _IN_POD = "KUBERNETES_SERVICE_HOST"
@@ -203,7 +202,11 @@ def _followed(
             stop.attach(handle)
             with _created(), _left(recorder):
                 _run(job, handle, recorder, stop, before=before, records=records, code=code)
-        _report(attempt, recorder.status)
+        try:
+            _load_report().write(attempt)
+        except Exception as error:  # noqa: BLE001  the report shows the verdict, and must not change it
+            why = error if isinstance(error, OSError) else unexpected(error)
+            recorder.status.warnings.append(f"The report could not be written: {why}")
         if problem := records.end():
             recorder.status.warnings.append(problem)
     return recorder.status
@@ -317,7 +320,9 @@ def _run(
     final, ended_by = _follow(job, handle, recorder, stop)
     status.warnings += handle.warnings
     status.tensorboard_url = status.tensorboard_url or handle.tensorboard_url
-    _outputs(job, handle, status, origin, before)
+    from tfsteps.launcher import event_summary  # noqa: PLC0415  keeps a waiting launcher small
+
+    event_summary.set_outputs(status, job, handle, origin, before)
     if final.state is State.CANCELLED and stop.cause:
         final = msgspec.structs.replace(final, message=final.message or f"Stopped: {stop.cause}.")
     status.code = status.code or code.result()
@@ -325,7 +330,12 @@ def _run(
         status.warnings += remarks(status, recorder.logbook.last_lines)
     status.warnings += mixed_images(status)
     recorder.end(recorded_end(final, ended_by, status, recorder.logbook.last_lines))
-    _clean_up(job, handle, status)
+    policy = job.on_end or ("delete_pods" if status.state is State.SUCCEEDED else "keep")
+    if policy != "keep":
+        try:
+            handle.remove("job" if policy == "delete" else "pods")
+        except LaunchError as error:  # the verdict stays as it is
+            status.warnings.append(f"Something is left: {error}.")
 
 
 def _identify(status: Status, handle: Handle) -> None:
@@ -354,7 +364,10 @@ def _follow(
     watched = not (job.names_backoff_limit or recorder.status.on_this_machine)
     watch = FailureWatch(recorder.status, recorder.logbook.last_lines) if watched else None
     ended_by: Exceeded | RepeatedFailure | None = None
-    with _event_files(job, recorder.status) as event_files:
+    limit, logs = job.deadlines.no_progress, recorder.status.logs
+    # only that deadline depends on whether the event files grow
+    growth = EventFileGrowth(logs, min(limit / 4, _LOOK_SECONDS)) if limit and logs else contextlib.nullcontext()
+    with growth as event_files:
         for event in handle.events():
             if isinstance(event, JobChanged) and event.state.terminal:
                 return event, ended_by
@@ -384,50 +397,13 @@ def _passed(clock: Clock, tick: Tick, handle: Handle, recorder: Recorder) -> Exc
     passed = clock.tick(time.monotonic(), visible=tick.visible, readable=tick.readable, age=handle.age)
     if passed is None:
         return None
-    recorder.status.waiting = _not_started(recorder.status)
+    replicas = recorder.status.replicas
+    recorder.status.waiting = [replica.name for replica in replicas if replica.state is ReplicaState.PENDING]
     quiet = silence(recorder.status, recorder.last_outputs, time.time(), passed.limit)
     return msgspec.structs.replace(passed, silence=quiet)
-
-
-def _event_files(job: TrainingJob, status: Status) -> contextlib.AbstractContextManager[EventFileGrowth | None]:
-    """Return what checks whether the event files grow; None if no deadline depends on it."""
-    limit = job.deadlines.no_progress
-    if not (limit and status.logs):
-        return contextlib.nullcontext()
-    return EventFileGrowth(status.logs, min(limit / 4, _LOOK_SECONDS))
-
-
-def _not_started(status: Status) -> list[str]:
-    return [replica.name for replica in status.replicas if replica.state is ReplicaState.PENDING]
-
-
-# --- outputs, clean-up, report
-
-
-def _outputs(job: TrainingJob, handle: Handle, status: Status, origin: EventOrigin, before: EarlierFiles) -> None:
-    from tfsteps.launcher import event_summary  # noqa: PLC0415  keeps a waiting launcher small
-
-    event_summary.set_outputs(status, job, handle, origin, before)
-
-
-def _clean_up(job: TrainingJob, handle: Handle, status: Status) -> None:
-    policy = job.on_end or ("delete_pods" if status.state is State.SUCCEEDED else "keep")
-    if policy != "keep":
-        try:
-            handle.remove("job" if policy == "delete" else "pods")
-        except LaunchError as error:  # the verdict stays as it is
-            status.warnings.append(f"Something is left: {error}.")
 
 
 def _load_report() -> ModuleType:
     from tfsteps import report  # noqa: PLC0415  keeps a waiting launcher small
 
     return report
-
-
-def _report(attempt: Attempt, status: Status) -> None:
-    try:
-        _load_report().write(attempt)
-    except Exception as error:  # noqa: BLE001  the report shows the verdict, and must not change it
-        why = error if isinstance(error, OSError) else unexpected(error)
-        status.warnings.append(f"The report could not be written: {why}")

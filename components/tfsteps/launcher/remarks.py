@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from tfsteps.runs.events import ReplicaState
 from tfsteps.runs.images import differ, short
-from tfsteps.runs.status import Incarnation, ReplicaStatus, Status
+from tfsteps.runs.status import Incarnation, Status
 from tfsteps.text.tracebacks import raised
 
 _NAMED = 5
@@ -20,7 +20,13 @@ def remarks(status: Status, last_lines: Callable[[str, int], Sequence[str]]) -> 
     ends = [(replica, replica.incarnations[-1]) for replica in status.replicas if replica.incarnations]
     for replica, last in ends:
         if replica.name == status.decisive_replica and last.state is ReplicaState.SUCCEEDED:
-            yield from _traceback(replica, last, last_lines)
+            error = raised(last_lines(replica.name, last.number))
+            if error.exception:
+                where = f" at {error.frame}" if error.frame else ""
+                yield (
+                    f"{replica.name} ended with exit code 0 after it had printed a traceback: {error.exception}"
+                    f"{where}. If its command runs several programs, `set -e` ends it at the first that fails."
+                )
     failed = [f"{replica.name}{_code(last)}" for replica, last in ends if replica.state is ReplicaState.FAILED]
     if failed:
         more = f" and {len(failed) - _NAMED} more" if failed[_NAMED:] else ""
@@ -36,18 +42,6 @@ def mixed_images(status: Status) -> Iterator[str]:
                 f"The replicas of {role} ran different images: {short(images)}. The tag was moved, or a node had an "
                 "older copy; name the image by its digest."
             )
-
-
-def _traceback(
-    replica: ReplicaStatus, last: Incarnation, last_lines: Callable[[str, int], Sequence[str]]
-) -> Iterator[str]:
-    error = raised(last_lines(replica.name, last.number))
-    if error.exception:
-        where = f" at {error.frame}" if error.frame else ""
-        yield (
-            f"{replica.name} ended with exit code 0 after it had printed a traceback: {error.exception}{where}. If its "
-            "command runs several programs, `set -e` ends it at the first that fails."
-        )
 
 
 def _code(last: Incarnation) -> str:

@@ -56,6 +56,8 @@ def save(page: str, path: pathlib.Path) -> None:
 
 
 def _head(title: str, colour: str, script: str) -> Html:
+    dot = tag("circle", cx=4.5, cy=4.5, r=4, fill=colour)
+    icon = urllib.parse.quote(tag("svg", dot, xmlns="http://www.w3.org/2000/svg", viewBox="0 0 9 9"))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     sources = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:"
     policy = f"{sources}; base-uri 'none'; form-action 'none'"
@@ -67,16 +69,9 @@ def _head(title: str, colour: str, script: str) -> Html:
         tag("meta", name="color-scheme", content="light dark"),
         tag("meta", name="referrer", content="no-referrer"),
         tag("title", title),
-        tag("link", rel="icon", href=_favicon(colour)),
+        tag("link", rel="icon", href=f"data:image/svg+xml,{icon}"),
         tag("style", Html(_file("style.css"))),
     )
-
-
-def _favicon(colour: str) -> str:
-    """Return a dot as a data URL."""
-    dot = tag("circle", cx=4.5, cy=4.5, r=4, fill=colour)
-    svg = tag("svg", dot, xmlns="http://www.w3.org/2000/svg", viewBox="0 0 9 9")
-    return f"data:image/svg+xml,{urllib.parse.quote(svg)}"
 
 
 def _file(name: str) -> str:

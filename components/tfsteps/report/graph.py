@@ -90,19 +90,13 @@ def _training(
     if not training:
         return ([_group("Parameter servers", serving, 0, 0)] if serving else []), []
     if not serving:
-        trainers = _group(_trainers_title(strategy, len(training)), training, 0, 0)
         mirrored = strategy == "multi_worker_mirrored" and len(training) > 1
+        trainers = _group("Training, gradients by all-reduce" if mirrored else "Training", training, 0, 0)
         return [trainers], [_ring(trainers)] if mirrored else []
     servers = _group("Parameter servers", serving, 0, 0)
     trainers = _group("Training", training, 0, servers.height + _APART, title_below=True)
     servers = _centred(servers, trainers.width)
     return [servers, trainers], _to_servers(trainers, servers)
-
-
-def _trainers_title(strategy: Strategy, count: int) -> str:
-    if strategy == "multi_worker_mirrored" and count > 1:
-        return "Training, gradients by all-reduce"
-    return "Training"
 
 
 # --- layout

@@ -21,6 +21,7 @@ T = TypeVar("T")
 _Reader = Callable[[Any, Any, Path, Mapping[str, Any]], Any]
 _OF_ANOTHER_TYPE = {"is not text", "is not a list", "is not a mapping"}
 _UNREADABLE: Any = object()
+_info = functools.cache(mi.type_info)
 
 
 def decode(document: Document, into: type[T], at: Path = ()) -> tuple[T, list[Problem]]:
@@ -35,11 +36,6 @@ def decode(document: Document, into: type[T], at: Path = ()) -> tuple[T, list[Pr
     decoder = _Decoder(document.texts)
     result = decoder.read(value, info, at)
     return (_blank(info) if result is _UNREADABLE else result), decoder.problems
-
-
-@functools.cache
-def _info(of: Any) -> mi.Type:
-    return mi.type_info(of)
 
 
 class _Hidden:

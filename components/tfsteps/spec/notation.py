@@ -31,16 +31,11 @@ def _noted(value: Any, plain: Any) -> Any:
 def _field(struct: msgspec.Struct, field: msgspec.structs.FieldInfo | None, plain: Any) -> Any:
     if field is None or plain is None:
         return plain
-    if extra := _amount(field.type):
+    metas = [meta for part in (field.type, *typing.get_args(field.type)) for meta in getattr(part, "__metadata__", ())]
+    extras = [meta.extra or {} for meta in metas if isinstance(meta, msgspec.Meta)]
+    if extra := next((extra for extra in extras if "write" in extra), None):  # it is an amount
         written: int | str = extra["write"](plain)
         with contextlib.suppress(ValueError):  # `1e-05m`: no short notation is exact
             return written if extra["parse"](str(written)) == plain else plain
         return plain
     return _noted(getattr(struct, field.name), plain)
-
-
-def _amount(kind: Any) -> dict[str, Any] | None:
-    """Return the functions that write and parse an amount of this type; None if the type is no amount."""
-    metas = [meta for part in (kind, *typing.get_args(kind)) for meta in getattr(part, "__metadata__", ())]
-    extras = [meta.extra or {} for meta in metas if isinstance(meta, msgspec.Meta)]
-    return next((extra for extra in extras if "write" in extra), None)

@@ -4,7 +4,7 @@ import posixpath
 import re
 from collections.abc import Iterator
 
-from tfsteps.spec.pod import Env, EnvSource, Resources, Volume
+from tfsteps.spec.pod import EnvSource, Resources, Volume
 from tfsteps.spec.problems import Path, Problem, problem, shown
 from tfsteps.spec.scalars import words
 from tfsteps.spec.types import Role, TrainingJob
@@ -123,16 +123,12 @@ def lengths(job: TrainingJob) -> Iterator[Problem]:
 def environment(job: TrainingJob) -> Iterator[Problem]:
     """Each variable has exactly one source. Variables that tfsteps sets are reserved."""
     for path, place in _places(job):
-        yield from _environment((*path, "env"), place.env)
-
-
-def _environment(path: Path, env: Env) -> Iterator[Problem]:
-    for name, value in env.items():
-        if _RESERVED_ENV.fullmatch(name):
-            allowed = "names other than TF_CONFIG and TFSTEPS_*"
-            yield problem((*path, name), "is set by tfsteps", "Use another name", allowed=allowed)
-        if isinstance(value, EnvSource):
-            yield from _env_source((*path, name), value)
+        for name, value in place.env.items():
+            if _RESERVED_ENV.fullmatch(name):
+                allowed = "names other than TF_CONFIG and TFSTEPS_*"
+                yield problem((*path, "env", name), "is set by tfsteps", "Use another name", allowed=allowed)
+            if isinstance(value, EnvSource):
+                yield from _env_source((*path, "env", name), value)
 
 
 def _env_source(path: Path, source: EnvSource) -> Iterator[Problem]:

@@ -82,14 +82,12 @@ class SpecError(Exception):
 
 def dotted(path: Path) -> str:
     """Return `roles.worker.args[0]` for ("roles", "worker", "args", 0), `job` for the empty path."""
-    text = "".join(f"[{part}]" if isinstance(part, int) else f".{_key(part)}" for part in path)
+    text = ""
+    for part in path:
+        key = str(part)
+        plain = key and key.isprintable() and len(key) <= _SHOWN  # else it is quoted, or shortened
+        text += f"[{part}]" if isinstance(part, int) else f".{key if plain else shown(key)}"
     return text.removeprefix(".") or "job"
-
-
-def _key(part: object) -> str:
-    """Return a key for a message; quoted or shortened if it is long, empty or not printable."""
-    text = str(part)
-    return text if text and text.isprintable() and len(text) <= _SHOWN else shown(text)
 
 
 def shown(value: Any) -> str:

@@ -95,21 +95,17 @@ class _Builder:
 
     def build(self, node: yaml.Node, path: Path) -> Any:
         self.lines.setdefault(path, line_of(node))
-        self._check_tag(node, path)
+        if node.tag.removeprefix(_TAG) not in ("str", "seq", "map", *_CORE):
+            tag = "!" + node.tag.removeprefix(_TAG).removeprefix("!")
+            self.problems.append(
+                Problem(path=path, value=tag, wrong="is not a known tag", fix="Remove it", line=line_of(node))
+            )
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path)
         if isinstance(node, yaml.SequenceNode):
             return [self.build(child, (*path, i)) for i, child in enumerate(node.value)]
         self.texts[path] = node.value
         return _scalar(node)
-
-    def _check_tag(self, node: yaml.Node, path: Path) -> None:
-        known = ("str", "seq", "map", *_CORE)
-        if node.tag.removeprefix(_TAG) not in known:
-            tag = "!" + node.tag.removeprefix(_TAG).removeprefix("!")
-            self.problems.append(
-                Problem(path=path, value=tag, wrong="is not a known tag", fix="Remove it", line=line_of(node))
-            )
 
     def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, Any]:
         result: dict[str, Any] = {}

@@ -62,6 +62,8 @@ class SystemPlugin(msgspec.Struct, frozen=True, kw_only=True):
             None = tfsteps replaces the commands itself.
         missing_access: Given the names of the variables that the launcher of a step gets, returns a sentence for each
             address or credential that it probably lacks.
+        permanent_failures: Reasons of a failed job that mean: the exit code of a replica, below 128, was one that the
+            system does not retry. What was killed later is a result of that.
         plan_note: A sentence about the objects of `run --dry-run`, which asks no cluster; empty = they are as created.
     """
 
@@ -76,6 +78,7 @@ class SystemPlugin(msgspec.Struct, frozen=True, kw_only=True):
     discovery_rank: int | None = None
     hold: Hold | None = None
     missing_access: Callable[[Collection[str]], Sequence[str]] = lambda _names: ()
+    permanent_failures: Collection[str] = ()
     plan_note: str = ""
 
 

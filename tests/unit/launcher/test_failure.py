@@ -178,7 +178,10 @@ def test_restarts_are_counted_and_earlier_failures_do_not_hide_the_last():
 @pytest.mark.parametrize(("reason", "code"), [("MasterFailed", 7), ("BackoffLimitExceeded", 143)])
 def test_who_was_restarted_and_killed_because_the_job_had_failed_failed_before(reason, code):
     killed = status([incarnation(1, 130), incarnation(2, 7), incarnation(3, 143)], reason=reason)
+    killed.system = "tfjob-v1alpha1"
     assert failure_summary(killed, printed()).exit_code == code
+    killed.system = "of a package that is not installed"
+    assert failure_summary(killed, printed()).exit_code == 143
 
 
 def test_a_failure_summary_without_a_failed_replica():

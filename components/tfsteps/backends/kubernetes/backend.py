@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NoReturn
 
 from tfsteps.backends.base import NO_LABELS, EventFolder, LogOptions, Section
-from tfsteps.backends.errors import CommandError
 from tfsteps.backends.find import Run, Selection, run_among
 from tfsteps.backends.kubernetes import debug, graph, log, pause, shell, tensorboard
 from tfsteps.backends.kubernetes.pipelines import failed_pipelines
 from tfsteps.backends.place import PATIENCE_SECONDS, Place
 from tfsteps.backends.records import Record, record_of, recorded_job, reports_of
 from tfsteps.backends.waiting import Changes, print_now, wait
+from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import warn
 from tfsteps.console.outputs import verdict
 from tfsteps.engines.registry import find_origin

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from tfsteps.backends.errors import CommandError
 from tfsteps.backends.place import Place
 from tfsteps.backends.waiting import print_now, wait
+from tfsteps.console.errors import CommandError
 from tfsteps.console.outputs import verdict
 from tfsteps.runs.events import State
 from tfsteps.systems.kubernetes import dependents

@@ -5,10 +5,10 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from tfsteps.backends.errors import CommandError
 from tfsteps.backends.place import Place
 from tfsteps.backends.replace_process import replace_process
 from tfsteps.backends.replica_names import running_replica, some
+from tfsteps.console.errors import CommandError
 from tfsteps.runs.events import ReplicaState
 from tfsteps.systems.kubernetes.query.runs import Job
 

@@ -12,7 +12,7 @@ import urllib3
 from urllib3.exceptions import HTTPError
 
 from tfsteps.backends.base import EventFolder
-from tfsteps.backends.errors import CommandError
+from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError

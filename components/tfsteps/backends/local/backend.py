@@ -13,7 +13,6 @@ import msgspec
 
 from tfsteps.answer import Answer
 from tfsteps.backends.base import NO_LABELS, EventFolder, LogOptions, Section
-from tfsteps.backends.errors import CommandError
 from tfsteps.backends.find import LATEST, KnownRun, Run, Selection, match_id, match_run
 from tfsteps.backends.launchers import of_record, recorded_launcher
 from tfsteps.backends.local import log as local_log
@@ -23,6 +22,7 @@ from tfsteps.backends.local.job import LocalJob
 from tfsteps.backends.records import Record, recorded_job, reports_of
 from tfsteps.backends.waiting import POLL_SECONDS, Changes, wait
 from tfsteps.backends.whole_runs import pause_run
+from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import warn
 from tfsteps.console.outputs import verdict
 from tfsteps.console.text import local_time

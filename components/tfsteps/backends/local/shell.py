@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
-from tfsteps.backends.errors import CommandError
 from tfsteps.backends.replace_process import replace_process
 from tfsteps.backends.replica_names import named_replica
+from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.runs.events import Replica, ReplicaState

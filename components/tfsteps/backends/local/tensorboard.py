@@ -5,7 +5,7 @@ import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 
 from tfsteps.backends.base import EventFolder
-from tfsteps.backends.errors import CommandError
+from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say
 from tfsteps.runs.output_paths import filled
 from tfsteps.runs.status import Status

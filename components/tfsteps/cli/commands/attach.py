@@ -13,7 +13,6 @@ from tfsteps.answer import NO
 from tfsteps.api.launching import launch_failed
 from tfsteps.api.plan import find_system
 from tfsteps.backends.base import LogOptions, RunBackend
-from tfsteps.backends.errors import CommandError
 from tfsteps.backends.find import Job, Selection
 from tfsteps.backends.open import located, open_backend
 from tfsteps.backends.place import Place
@@ -22,6 +21,7 @@ from tfsteps.cli.commands.run import RunOutput, Timestamps
 from tfsteps.cli.commands.runs import RunId, Task
 from tfsteps.cli.foreground import Display
 from tfsteps.cli.place_options import Context, Namespace, OnOption
+from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say, warn
 from tfsteps.console.outputs import Output
 from tfsteps.console.text import clean

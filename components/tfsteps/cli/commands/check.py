@@ -11,9 +11,9 @@ from tfsteps import spec
 from tfsteps.api.job_input import JobInput
 from tfsteps.api.launching import launch_plan
 from tfsteps.api.plan import make_plan
-from tfsteps.backends.errors import CommandError
 from tfsteps.backends.place import Place, on_of
 from tfsteps.cli.place_options import Context, Namespace, on_option
+from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say
 from tfsteps.console.outputs import verdict
 from tfsteps.console.text import duration

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import msgspec
 import typer
 
-from tfsteps.backends.errors import CommandError
 from tfsteps.backends.find import LATEST, KnownRun, match_id
 from tfsteps.backends.local.backend import LocalBackend, known_runs
 from tfsteps.backends.local.job import LocalJob
@@ -19,6 +18,7 @@ from tfsteps.cli.commands.rm import DryRun
 from tfsteps.cli.completion import complete_run
 from tfsteps.cli.place_options import Context, Namespace, OnOption
 from tfsteps.console.confirmation import confirmed
+from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say, warn
 from tfsteps.console.text import clean
 from tfsteps.launcher.exit_codes import ExitCode

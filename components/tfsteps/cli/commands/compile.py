@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from tfsteps.backends.errors import CommandError
 from tfsteps.cli.compiled import check, compile_program
+from tfsteps.console.errors import CommandError
 from tfsteps.spec import format_bytes
 
 PipelineName = Annotated[

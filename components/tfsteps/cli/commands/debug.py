@@ -13,13 +13,13 @@ import typer
 from tfsteps.api.job_input import read_file
 from tfsteps.api.plan import choose, make_plan
 from tfsteps.backends.base import Section
-from tfsteps.backends.errors import CommandError
 from tfsteps.backends.find import Selection
 from tfsteps.backends.open import located, open_backend
 from tfsteps.cli.commands.hold import held_plan, launch_held
 from tfsteps.cli.commands.rerun import recorded, recorded_input
 from tfsteps.cli.commands.runs import AttemptNumber, RunId, Task
 from tfsteps.cli.place_options import AllNamespaces, Context, From, Namespace, OnOption
+from tfsteps.console.errors import CommandError
 from tfsteps.console.outputs import REPLICA_COLUMNS, headline, print_table, replica_row, results
 from tfsteps.console.text import clean, duration
 from tfsteps.runs.events import State

@@ -12,9 +12,9 @@ import yaml
 
 from tfsteps.api.job_input import name_of, read_file
 from tfsteps.api.plan import check, find_system, with_settings
-from tfsteps.backends.errors import CommandError
 from tfsteps.cli.commands.run import JobFile
 from tfsteps.cli.place_options import Overrides
+from tfsteps.console.errors import CommandError
 from tfsteps.spec.notation import to_plain
 from tfsteps.systems import registry
 

@@ -7,8 +7,8 @@ import msgspec
 import typer
 
 from tfsteps.api.plan import Plan
-from tfsteps.backends.errors import CommandError
 from tfsteps.backends.place import Place
+from tfsteps.console.errors import CommandError
 from tfsteps.console.outputs import verdict
 from tfsteps.launcher.failure import exit_code
 from tfsteps.launcher.lifecycle import launch

@@ -9,9 +9,9 @@ import msgspec
 import typer
 
 from tfsteps import spec
-from tfsteps.backends.errors import CommandError
 from tfsteps.backends.place import Place
 from tfsteps.cli.place_options import Context, Namespace
+from tfsteps.console.errors import CommandError
 from tfsteps.engines.argo import lint
 from tfsteps.imports.draft import Imported
 from tfsteps.imports.fields import NotUnderstoodError

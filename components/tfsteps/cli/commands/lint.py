@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from tfsteps.backends.errors import CommandError
 from tfsteps.backends.place import Place
 from tfsteps.cli.compiled import lint_messages, read, warnings
 from tfsteps.cli.place_options import Context, Namespace
+from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say, warn
 from tfsteps.engines import registry
 from tfsteps.engines.compiled import Compiled

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from tfsteps.backends.errors import CommandError
 from tfsteps.cli.commands import rm
 from tfsteps.cli.commands.rm import DryRun
 from tfsteps.cli.commands.runs import OutputOption
+from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import warn
 from tfsteps.console.outputs import Output, print_json
 from tfsteps.console.text import clean, duration, iso

@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from tfsteps.backends.errors import CommandError
 from tfsteps.backends.find import Selection
 from tfsteps.backends.local.backend import LocalBackend
 from tfsteps.backends.open import located, open_backend
@@ -13,6 +12,7 @@ from tfsteps.backends.place import Place
 from tfsteps.cli.commands.runs import AttemptNumber, RunId, Task
 from tfsteps.cli.pages import open_page
 from tfsteps.cli.place_options import Context, From, Namespace, OnOption
+from tfsteps.console.errors import CommandError
 from tfsteps.runs import store
 from tfsteps.runs.location import Location
 

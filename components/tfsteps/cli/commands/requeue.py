@@ -5,12 +5,12 @@ from typing import Annotated, Any
 import typer
 
 from tfsteps.backends.base import RunBackend
-from tfsteps.backends.errors import CommandError
 from tfsteps.backends.find import Selection
 from tfsteps.backends.open import located, open_backend
 from tfsteps.backends.platform import PlatformBackend
 from tfsteps.cli.commands.runs import RunId, Task
 from tfsteps.cli.place_options import OnOption
+from tfsteps.console.errors import CommandError
 
 
 def requeue(run: RunId, *, task: Task = None, on: OnOption = None) -> None:

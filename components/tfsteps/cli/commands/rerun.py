@@ -11,7 +11,6 @@ import typer
 from tfsteps import spec
 from tfsteps.api.job_input import JobInput, set_by
 from tfsteps.api.plan import choose, make_plan
-from tfsteps.backends.errors import CommandError
 from tfsteps.backends.find import Selection
 from tfsteps.backends.local.backend import LocalBackend
 from tfsteps.backends.open import located, open_backend
@@ -25,6 +24,7 @@ from tfsteps.cli.detach import detach as start_detached
 from tfsteps.cli.foreground import Display, TensorBoardChoice, run_plan
 from tfsteps.cli.place_options import Context, From, Namespace, OnOption, Overrides
 from tfsteps.cli.plan_output import print_plan
+from tfsteps.console.errors import CommandError
 from tfsteps.console.outputs import Output
 from tfsteps.console.text import clean
 from tfsteps.engines import registry as engines

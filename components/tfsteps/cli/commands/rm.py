@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from tfsteps.backends.errors import CommandError
 from tfsteps.backends.local.backend import LocalBackend
 from tfsteps.cli.completion import complete_run
+from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import warn
 from tfsteps.console.text import clean
 from tfsteps.launcher.exit_codes import ExitCode

@@ -9,11 +9,11 @@ from typer.core import TyperCommand
 from tfsteps.api import job_input
 from tfsteps.api.job_input import COMMAND_LINE, JobOptions, split_command
 from tfsteps.api.plan import choose, make_plan
-from tfsteps.backends.errors import CommandError
 from tfsteps.cli.detach import detach as start_detached
 from tfsteps.cli.foreground import Display, TensorBoardChoice, run_plan
 from tfsteps.cli.place_options import Context, Namespace, Overrides, on_option
 from tfsteps.cli.plan_output import print_job_file, print_plan
+from tfsteps.console.errors import CommandError
 from tfsteps.console.outputs import Output
 from tfsteps.runs.location import Location
 

@@ -9,12 +9,12 @@ import typer
 from msgspec.structs import replace
 
 from tfsteps.api import run_list
-from tfsteps.backends.errors import CommandError
 from tfsteps.backends.open import open_backend
 from tfsteps.backends.place import Place
 from tfsteps.cli.completion import complete_run
 from tfsteps.cli.pages import open_page
 from tfsteps.cli.place_options import AllNamespaces, Context, From, ListOn, Namespace
+from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import warn
 from tfsteps.console.outputs import (
     Output,

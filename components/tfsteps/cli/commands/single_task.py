@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 
 from tfsteps.api.job_input import JobInput, set_by
-from tfsteps.backends.errors import CommandError
 from tfsteps.backends.find import Selection
 from tfsteps.backends.open import open_backend
 from tfsteps.backends.place import Place
 from tfsteps.cli.commands.attach import only
 from tfsteps.cli.commands.rerun import recorded, recorded_input
 from tfsteps.cli.compiled import load_or_compile, shaped
+from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import warn
 from tfsteps.engines.authoring import PipelineTask
 from tfsteps.engines.compiled import Compiled

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from tfsteps.backends.errors import CommandError
 from tfsteps.cli.commands.compile import PipelineName
 from tfsteps.cli.compiled import check, load_or_compile, macro_warnings
 from tfsteps.cli.completion import complete_engine
 from tfsteps.cli.schedule_options import CronText, Interval, ScheduleFile, Timezone, chosen, print_fires
+from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import warn
 from tfsteps.engines import registry
 from tfsteps.engines.compiled import Compiled

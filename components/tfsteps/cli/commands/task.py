@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 
 from tfsteps.api.plan import Plan, choose, make_plan
-from tfsteps.backends.errors import CommandError
 from tfsteps.backends.find import Selection
 from tfsteps.backends.open import located, open_backend
 from tfsteps.backends.place import Place, on_of
@@ -26,6 +25,7 @@ from tfsteps.cli.detach import detach as start_detached
 from tfsteps.cli.foreground import Display, TensorBoardChoice, run_plan
 from tfsteps.cli.place_options import Context, Namespace, OnOption, Overrides
 from tfsteps.cli.plan_output import print_plan
+from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.runs.location import Location

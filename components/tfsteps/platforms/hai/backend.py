@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from tfsteps.backends.base import NO_LABELS, Section
-from tfsteps.backends.errors import CommandError
 from tfsteps.backends.pipeline_link import pipeline_links
 from tfsteps.backends.place import PATIENCE_SECONDS
 from tfsteps.backends.platform import PlatformBackend
+from tfsteps.console.errors import CommandError
 from tfsteps.console.outputs import verdict
 from tfsteps.kube.credentials import AccessError
 from tfsteps.kube.errors import ApiError

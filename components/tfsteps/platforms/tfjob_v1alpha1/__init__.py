@@ -32,6 +32,7 @@ PLUGIN = SystemPlugin(
     system=system,
     kinds=kinds,
     discovery_rank=40,
+    permanent_failures=("MasterFailed",),
     readers={
         (f"{group}/v1alpha1", "TfJob"): "tfsteps.platforms.tfjob_v1alpha1.reader:read_tfjob_v1alpha1"
         for group in ("tensorflow.org", "kubeflow.org")

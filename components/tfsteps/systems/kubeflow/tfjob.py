@@ -83,10 +83,11 @@ class TFJob(BaseJobKind):
             spec["successPolicy"] = "AllWorkers"
         if options.dynamic_workers:
             spec["enableDynamicWorker"] = True
+        queue_label = {QUEUE_LABEL: job.queue} if job.queue and options.queue_in == "kueue" else {}
         metadata = {
             "name": name,
             "namespace": namespace,
-            "labels": {**job.labels, **_queue_label(job, options), **identity.labels()},
+            "labels": {**job.labels, **queue_label, **identity.labels()},
             "annotations": dict(job.annotations),
         }
         manifest = {"apiVersion": self.resource.api, "kind": self.resource.kind, "metadata": metadata, "spec": spec}
@@ -198,10 +199,6 @@ def _verdict_of(condition: Mapping[str, Any], state: State) -> Verdict:
     if state is State.FAILED:
         reason = next((limit for words, limit in _LIMITS.items() if words in message), reason)
     return Verdict(state, reason, message)
-
-
-def _queue_label(job: TrainingJob, options: KubeflowOptions) -> dict[str, str]:
-    return {QUEUE_LABEL: job.queue} if job.queue and options.queue_in == "kueue" else {}
 
 
 def _queue(item: Mapping[str, Any]) -> bool:

@@ -61,9 +61,14 @@ class LocalSystem:
 
     def warnings(self, job: TrainingJob) -> list[str]:
         """Return a sentence for each reason why fields have no effect on this machine."""
+        missing = [  # replicas use the job file's folder
+            Use((*path, "working_dir"))
+            for path, part in job_and_roles(job)
+            if (folder := pathlib.Path(part.working_dir or "")).is_absolute() and not folder.is_dir()
+        ]
         return [
             *capabilities.warnings(job, self.capabilities),
-            *capabilities.no_effect(_other_folders(job), "the folder is not on this machine"),
+            *capabilities.no_effect(missing, "the folder is not on this machine"),
         ]
 
     def places(self, job: TrainingJob, identity: Identity, base_dir: pathlib.Path) -> OutputPaths:
@@ -123,7 +128,7 @@ class LocalSystem:
                 replica=replica,
                 argv=argv,
                 env=_environment(role, variables),
-                cwd=_working_dir(role.working_dir, folder),
+                cwd=work_dir if (work_dir := folder / (role.working_dir or ".")).is_dir() else folder,
                 memory_limit=role.resources.memory_limit,
                 port=port_of.get(replica),
             )
@@ -210,19 +215,3 @@ def _shown(env: Mapping[str, str], inherited: Mapping[str, str]) -> dict[str, st
     paths = [path for path in env["PYTHONPATH"].split(os.pathsep) if path != own]
     shown = {**env, "PYTHONPATH": os.pathsep.join(paths)}
     return {key: value for key, value in shown.items() if inherited.get(key, "") != value}
-
-
-def _working_dir(path: str | None, base_dir: pathlib.Path) -> pathlib.Path:
-    folder = base_dir / (path or ".")
-    return folder if folder.is_dir() else base_dir
-
-
-def _other_folders(job: TrainingJob) -> list[Use]:
-    """Return the absolute working folders that do not exist on this machine; replicas use the job file's folder."""
-    return [
-        Use((*path, "working_dir"))
-        for path, part in job_and_roles(job)
-        if part.working_dir
-        and pathlib.Path(part.working_dir).is_absolute()
-        and not pathlib.Path(part.working_dir).is_dir()
-    ]

@@ -57,7 +57,9 @@ class Collector(Generic[_T]):
     def __init__(self, folder: pathlib.Path, sources: int) -> None:
         """Keep waiting bytes in `folder`; `sources` is about the largest number of sources at a time."""
         self._pipe_bytes = min(_PIPE_BYTES, _ALL_PIPES_BYTES // max(sources, 1))
-        self._file = _unnamed(folder)
+        self._file: IO[bytes] | None = None  # None = the disk is full
+        with contextlib.suppress(OSError):
+            self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115  `close` closes it
         self._end = 0  # of what is in the file
         self._chunks: collections.deque[_Chunk[_T]] = collections.deque()
         self._unread = 0  # bytes in the file, not taken yet
@@ -138,7 +140,9 @@ class Collector(Generic[_T]):
             while not self._closing:
                 self._collect()
                 with self._changed:
-                    self._changed.wait_for(self._has_room)
+                    self._changed.wait_for(
+                        lambda: self._closing or (self._in_memory < _MEMORY and len(self._chunks) < _MOST_CHUNKS)
+                    )
         except Exception as error:  # noqa: BLE001  `take` raises it
             self._error = error
             os.eventfd_write(self.ready, 1)
@@ -153,9 +157,6 @@ class Collector(Generic[_T]):
         for source in [source for source in self._sources if source.give_up and source.give_up <= time.monotonic()]:
             self._move(source)
             self._ended(source)
-
-    def _has_room(self) -> bool:
-        return self._closing or (self._in_memory < _MEMORY and len(self._chunks) < _MOST_CHUNKS)
 
     def _move(self, source: Source[_T]) -> bool:
         """Read a pipe; False at its end."""
@@ -216,11 +217,3 @@ class Collector(Generic[_T]):
             self._sources.discard(source)
             self._chunks.append(_Chunk(source, time.time(), 0, 0, b""))
         os.eventfd_write(self.ready, 1)
-
-
-def _unnamed(folder: pathlib.Path) -> IO[bytes] | None:
-    """Return an unnamed file, deleted when closed; None if the disk is full."""
-    try:
-        return tempfile.TemporaryFile(dir=folder, buffering=0)
-    except OSError:
-        return None

@@ -5,7 +5,7 @@ import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 
 from tfsteps.backends.base import NO_LABELS
-from tfsteps.backends.errors import CommandError
+from tfsteps.console.errors import CommandError
 from tfsteps.backends.platform import PlatformBackend
 from tfsteps.runs.events import Event
 from toybox import platform

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.unit.cli.command import tfsteps
-from tfsteps.backends.errors import CommandError
 from tfsteps.cli.commands import check
+from tfsteps.console.errors import CommandError
 from tfsteps.launcher.exit_codes import ExitCode
 
 

@@ -12,9 +12,9 @@ from tests.support.processes import started
 from tests.unit.cli.command import COMMAND, refused, tfsteps
 from tests.unit.cli.statuses import status
 from tfsteps import spec
-from tfsteps.backends.errors import CommandError
 from tfsteps.backends.place import Place
 from tfsteps.cli.commands import hold
+from tfsteps.console.errors import CommandError
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.launcher.printer import Printer
 from tfsteps.runs.events import ReplicaState

@@ -42,17 +42,15 @@ def _source(volume: _Item) -> str:
 def services(kind: JobKind, item: _Item, listed: Iterable[_Item]) -> list[Node]:
     """Return the Services among `listed` that a job, or an object of its name that it owns, owns."""
     uids = {entry["metadata"].get("uid") for entry in (item, *item.get(DEPENDENTS, ()))} - {None}
-    through = item["metadata"]["name"] if kind.resource.kind == "TrainJob" else ""
+    name = item["metadata"]["name"]  # an object between the job and its pods that no label selects has the job's name
+    through = {(between.resource.kind, name) for between in kind.between if not between.label}
     return [_service(entry) for entry in listed if _owned(entry, uids, through)]
 
 
-def _owned(service: _Item, uids: Container[str], jobset: str = "") -> bool:
-    """Tell whether an object with one of these uids owns a Service, or the JobSet of a TrainJob, which has its name."""
+def _owned(service: _Item, uids: Container[str], through: Container[tuple[str, str]] = ()) -> bool:
+    """Tell whether an object with one of these uids, or one of `through` by kind and name, owns a Service."""
     owners = service["metadata"].get("ownerReferences") or []
-    return any(
-        owner.get("uid") in uids or (bool(jobset) and (owner.get("kind"), owner.get("name")) == ("JobSet", jobset))
-        for owner in owners
-    )
+    return any(owner.get("uid") in uids or (owner.get("kind"), owner.get("name")) in through for owner in owners)
 
 
 def _service(item: _Item) -> Node:
