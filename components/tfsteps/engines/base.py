@@ -44,6 +44,13 @@ class StepTask(Protocol):
             SpecError: The text of one is not of its type.
         """
 
+    def pod_settings(self) -> dict[str, Any]:
+        """Return what the author set on the task for its pods, as part of a job; empty = nothing reaches the step.
+
+        Raises:
+            SpecError: A job description does not support it.
+        """
+
     def artifact(self, name: str) -> Artifact | None:
         """Return an input artifact; None if it is not set."""
 

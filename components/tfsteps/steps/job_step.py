@@ -13,7 +13,6 @@ import msgspec
 from tfsteps import spec
 from tfsteps.engines.base import TENSORBOARD_URL, StepTask
 from tfsteps.engines.code_input import unpacked_code
-from tfsteps.engines.kfp.task_config import partial_job
 from tfsteps.engines.registry import find_pipeline
 from tfsteps.launcher.failure import exit_code
 from tfsteps.launcher.printer import Printer
@@ -137,7 +136,7 @@ def launch_request(task: StepTask) -> LaunchRequest:
         LaunchError: The number of the attempt cannot be determined.
     """
     inputs = task.parameters
-    job = with_step_variables(training_job(inputs, partial_job(inputs.get("task_config"))), os.environ)
+    job = with_step_variables(training_job(inputs, task.pod_settings()), os.environ)
     identity = task.identity()
     system = find_system(inputs.get("system") or "auto", task=identity)
     if isinstance(system, HasSettings):

@@ -98,6 +98,10 @@ class ArgoTask:
         allowed = ", ".join(declared.name for declared in self._interface.inputs)
         return Problem(path=(name,), wrong="is not an input", allowed=allowed, fix="Remove it")
 
+    def pod_settings(self) -> dict[str, Any]:
+        """Return nothing: Argo applies what a template sets to the launcher's pod alone."""
+        return {}
+
     def artifact(self, name: str) -> File | None:
         """Return an input artifact; None if it was not given."""
         path = self._folder / "inputs" / name

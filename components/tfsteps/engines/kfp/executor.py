@@ -101,6 +101,12 @@ class ExecutorInput(msgspec.Struct):
         values = self.inputs.parameter_values.items()
         return {name: whole_numbers(value) for name, value in values if value is not None}
 
+    def pod_settings(self) -> dict[str, Any]:
+        """Return the input `task_config` as part of a job. SpecError if a job description does not support it."""
+        from tfsteps.engines.kfp.task_config import partial_job  # noqa: PLC0415  start-up is measured
+
+        return partial_job(self.parameters.get("task_config"))
+
     def artifact(self, name: str) -> Artifact | None:
         """Return an input artifact; None if it is not set."""
         return self.inputs.artifacts.get(name, _Artifacts()).first

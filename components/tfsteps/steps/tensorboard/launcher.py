@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from tfsteps.engines.base import StepTask
-from tfsteps.engines.kfp.task_config import partial_job
 from tfsteps.kube import access
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.launcher.printer import Printer
@@ -25,7 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _start(task: StepTask) -> StepResult:
     inputs, identity = task.parameters, task.identity()
-    job = tensorboard_job(inputs, partial_job(inputs.get("task_config")), registry.options())
+    job = tensorboard_job(inputs, task.pod_settings(), registry.options())
     if access.in_cluster():
         url = _serve(job, identity, inputs.get("log_dir") or "")
         sentence = f"TensorBoard serves at {url}"

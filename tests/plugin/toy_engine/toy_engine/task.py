@@ -26,6 +26,10 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     parameters: dict[str, Any]
     outputs: str
 
+    def pod_settings(self) -> dict[str, Any]:
+        """Return nothing: the author sets nothing on a task."""
+        return {}
+
     def artifact(self, name: str) -> None:
         """Return None: there are no artifacts."""
 
