@@ -15,8 +15,8 @@ import re
 import sys
 from collections.abc import Iterator
 
-from tfsteps.console.errors import CommandError
 from tfsteps.cli.compiled import lint_messages, read
+from tfsteps.console.errors import CommandError
 from tfsteps.engines import registry
 
 _SPECIFIC = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|\{\{.*?\}\}|\[\d+\]|\b\d+\b")

@@ -6,7 +6,8 @@ python -m benchmarks.structure [--at COMMIT] [--peers]
 package registry, each in a folder of its own that is removed afterwards.
 
 A jump is a function or module of the package that is entered for the first time on a walk: each is a place that a
-reader has to find. Classes that an import defines are none. Two walks are run: from a job file to the object that is created for it, and a whole local run.
+reader has to find. Classes that an import defines are none. Two walks are run: from a job file to the object that is
+created for it, and a whole local run.
 """
 
 import argparse

@@ -6,8 +6,8 @@ from tests.conformance.verdicts import sh
 from tests.hai import pods
 from tests.hai.environment import HaiEnvironment
 from tests.support.waiting import until
-from tfsteps.console.errors import CommandError
 from tfsteps.cli.commands.requeue import change, requeue
+from tfsteps.console.errors import CommandError
 from tfsteps.runs.events import State
 
 pytestmark = [pytest.mark.skipif(not pods.may_isolate(), reason="ranks need namespaces, which root may make")]

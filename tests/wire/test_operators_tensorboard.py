@@ -7,10 +7,10 @@ import pytest
 from tests.wire.scripted import Answer, refusal, serve
 from tfsteps import spec
 from tfsteps.backends.base import NO_LABELS
-from tfsteps.console.errors import CommandError
 from tfsteps.backends.kubernetes import tensorboard
 from tfsteps.backends.kubernetes.backend import ClusterBackend
 from tfsteps.backends.place import Place
+from tfsteps.console.errors import CommandError
 from tfsteps.kube.client import Api
 from tfsteps.platforms.t9k.tensorboard_link import BOARDS
 from tfsteps.runs.identity import Identity

@@ -5,8 +5,8 @@ import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 
 from tfsteps.backends.base import NO_LABELS
-from tfsteps.console.errors import CommandError
 from tfsteps.backends.platform import PlatformBackend
+from tfsteps.console.errors import CommandError
 from tfsteps.runs.events import Event
 from toybox import platform
 from toybox.platform import ToyboxJob
