@@ -11,7 +11,6 @@ import typer
 
 from tfsteps.api.job_input import read_file
 from tfsteps.backends.base import RunBackend
-from tfsteps.backends.errors import CommandError
 from tfsteps.backends.find import Job
 from tfsteps.backends.open import open_backend
 from tfsteps.backends.place import Place
@@ -19,6 +18,7 @@ from tfsteps.backends.records import record_of
 from tfsteps.cli.commands.runs import OutputOption
 from tfsteps.cli.pages import write_page
 from tfsteps.cli.place_options import Context, From, ListOn, Namespace
+from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import warn
 from tfsteps.console.outputs import Output, print_json, print_table
 from tfsteps.console.text import clean, iso
