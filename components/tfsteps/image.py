@@ -8,7 +8,8 @@ from typing import Any
 from tfsteps import __version__
 
 REGISTRY = os.environ.get("TFSTEPS_REGISTRY", "").rstrip("/")
-"""Registry and path before the image's name, such as `registry.example/ml`; empty = none."""
+"""Registry and path before the image's name, such as `registry.example/ml`; empty = not chosen: images name no
+registry, and are refused where a cluster would run them. `docker.io` = the images were loaded on the nodes."""
 
 IMAGE = f"{REGISTRY}/tfsteps/launcher:{__version__}".removeprefix("/")
 """What every launcher step runs in: name and version, never `latest`. Compiled pipelines and templates contain it."""
@@ -23,13 +24,19 @@ LIMITS = {"cpu": "1", "memory": "512Mi"}
 _NO_REGISTRY = re.compile(r"tfsteps/(launcher|tensorboard)[:@].*")
 
 
-def warnings(compiled: Any) -> list[str]:
-    """Return a sentence for each image of this bundle in a compiled pipeline that names no registry."""
-    images = dict.fromkeys(image for image in _images(compiled) if _NO_REGISTRY.fullmatch(image))
+def unqualified(objects: Any) -> list[str]:
+    """Return a sentence for each image of this bundle in a tree of mappings and lists that names no registry.
+
+    Nodes take such a name for one of docker.io, where it is not this project's. Empty = there is none, or
+    TFSTEPS_REGISTRY is `docker.io`: the installer means that name.
+    """
+    if REGISTRY == "docker.io":
+        return []
+    images = dict.fromkeys(image for image in _images(objects) if _NO_REGISTRY.fullmatch(image))
     return [
-        f"image {image} names no registry: nodes that do not have it ask docker.io, which does not, either. Push it to "
-        "your registry, and set TFSTEPS_REGISTRY=registry.example/ml where you compile; docker.io/tfsteps/... is not "
-        "warned of"
+        f"image {image} names no registry, so nodes take what docker.io has by that name, which is not this project's: "
+        "push it to your registry, and set TFSTEPS_REGISTRY=registry.example/ml where you compile and submit, or "
+        "TFSTEPS_REGISTRY=docker.io if the image is loaded on the nodes"
         for image in images
     ]
 

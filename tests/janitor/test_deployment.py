@@ -35,9 +35,8 @@ def namespace(cluster, image, tmp_path_factory):
         grant(cluster, namespace, "launcher")
         cluster.kubectl("apply", "-n", namespace, "-f", "-", stdin=executor("launcher"))
         permissions, deployment = manifests(cluster.kubectl, namespace)
-        ours = yaml.safe_load((ROOT / "manifests/janitor/base/janitor-deployment.yaml").read_text())
-        told = ours["spec"]["template"]["spec"]["containers"][0]["image"]
-        deployment = deployment.replace(told, image).replace("- 60s", f"- {PERIOD_SECONDS}s")
+        unset = yaml.safe_load(deployment)["spec"]["template"]["spec"]["containers"][0]["image"]
+        deployment = deployment.replace(unset, image).replace("- 60s", f"- {PERIOD_SECONDS}s")
         cluster.kubectl("apply", "-f", "-", stdin=f"{permissions}---\n{deployment}")
         cluster.kubectl("rollout", "status", "-n", namespace, "deployment/tfsteps-janitor", "--timeout=90s")
         yield namespace

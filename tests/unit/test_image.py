@@ -4,9 +4,10 @@ import pytest
 import yaml
 from kfp import compiler, dsl
 
+from tfsteps import image as images
 from tfsteps import kfp as steps
 from tfsteps.argo import train
-from tfsteps.image import LIMITS, REQUESTS, warnings
+from tfsteps.image import LIMITS, REQUESTS, unqualified
 
 
 def executors(pipeline, folder):
@@ -53,6 +54,8 @@ def test_steps_of_argo(settings):
         ("tfsteps/digits:0.1.0", 0),
     ],
 )
-def test_an_image_of_tfsteps_without_a_registry_is_warned_of_once(image, count):
-    found = warnings([{"a": [{"image": image}, {"image": image}]}, {"image": {"image": 1}}])
-    assert [warning.split()[1] for warning in found] == [image] * count
+def test_an_image_of_tfsteps_without_a_registry_is_named_once(image, count, monkeypatch):
+    tree = [{"a": [{"image": image}, {"image": image}]}, {"image": {"image": 1}}]
+    assert [sentence.split()[1] for sentence in unqualified(tree)] == [image] * count
+    monkeypatch.setattr(images, "REGISTRY", "docker.io")
+    assert unqualified(tree) == [], "the installer means that name"

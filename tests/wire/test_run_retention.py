@@ -53,7 +53,9 @@ def test_the_runs_of_a_cron_workflow_get_it_as_well(submit):
 
 @pytest.mark.parametrize("scheduler", ["cronjob", "janitor"])
 def test_the_runs_of_other_schedulers_get_it_as_well(scheduler, submit):
-    code, stored, _ = submit(config_map(SETTINGS), "--every", "6h", "--scheduler", scheduler)
+    code, stored, _ = submit(
+        config_map(SETTINGS), "--every", "6h", "--scheduler", scheduler, "--image", "own/tfsteps:1"
+    )
     [text] = [part for item in stored for part in (item.get("data") or {}).values() if "entrypoint" in part]
     spec = yaml.safe_load(text)["spec"]
     assert (code, spec["ttlStrategy"], spec["podGC"]) == (0, TTL, POD_GC)

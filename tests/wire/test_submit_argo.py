@@ -8,7 +8,8 @@ from tests.unit.cli.jobs_on_cluster import write_kubeconfig
 from tests.wire.scripted import Answer, refusal, serve
 from tfsteps.schedule import janitor
 
-CRON_JOB = ("--every", "6h", "--scheduler", "cronjob")
+IMAGE = ("--image", "registry.example/tfsteps/launcher:1")
+CRON_JOB = ("--every", "6h", "--scheduler", "cronjob", *IMAGE)
 PARTS = ["serviceaccounts", "roles", "rolebindings", "configmaps", "cronjobs"]
 
 
@@ -142,8 +143,8 @@ def test_a_rule_that_argo_does_not_keep_makes_a_schedule_of_the_janitor(store, w
     assert (code, "depends_on_past: true is not supported by Argo Workflows" in err) == (2, True)
 
 
-@pytest.mark.parametrize("first", [(), ("--scheduler", "cronjob"), ("--scheduler", "janitor")])
-@pytest.mark.parametrize("second", [(), ("--scheduler", "cronjob"), ("--scheduler", "janitor")])
+@pytest.mark.parametrize("first", [(), ("--scheduler", "cronjob", *IMAGE), ("--scheduler", "janitor")])
+@pytest.mark.parametrize("second", [(), ("--scheduler", "cronjob", *IMAGE), ("--scheduler", "janitor")])
 def test_a_name_has_one_scheduler(store, workflow, first, second):
     assert tfsteps("submit", workflow, "--every", "6h", *first)[0] == 0
     before = store.plurals
@@ -169,7 +170,7 @@ def test_a_changed_schedule_is_not_updated_without_consent(store, workflow):
     assert "nothing was changed: without a terminal, add --yes" in err
 
 
-@pytest.mark.parametrize("options", [(), ("--scheduler", "cronjob")])
+@pytest.mark.parametrize("options", [(), ("--scheduler", "cronjob", *IMAGE)])
 def test_a_changed_schedule_is_updated_as_a_whole(store, workflow, options):
     first = ("--cron", "0 2 * * *", "--timezone", "Asia/Tokyo", *options)
     (code, out, err), there = submitted_twice(store, workflow, first, ("--every", "1h", *options, "--yes"))

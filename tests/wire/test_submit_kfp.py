@@ -362,7 +362,8 @@ def nightly(workers: int = 1):
 """
 
 
-def test_arguments_that_a_step_refuses_are_found_before_anything_is_created(tmp_path):
+def test_arguments_that_a_step_refuses_are_found_before_anything_is_created(tmp_path, monkeypatch):
+    monkeypatch.setattr("tfsteps.image.REGISTRY", "docker.io")  # the image is on the nodes
     file = tmp_path / "nightly.py"
     file.write_text(ARGUED)
     assert tfsteps("submit", "--dry-run", file)[0] == 0

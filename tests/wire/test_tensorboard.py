@@ -30,7 +30,8 @@ NOW = dt.datetime.now(dt.UTC).isoformat(timespec="seconds").replace("+00:00", "Z
 
 
 @pytest.fixture(autouse=True)
-def short_pauses(monkeypatch):
+def defaults(monkeypatch):
+    monkeypatch.setattr("tfsteps.image.REGISTRY", "docker.io")  # the image is on the nodes
     monkeypatch.setattr(starting, "_PAUSE_SECONDS", 0.05)
     monkeypatch.delenv(PUBLIC_URL, raising=False)
 
@@ -55,7 +56,7 @@ def started(script, patience=0, request=REQUEST, **options):
     with serve(script) as server:
         try:
             result = starting.start(Api(server.access(), patience=patience), request, **options)
-        except ApiError as error:
+        except (ApiError, ValueError) as error:
             result = error
         return result, [(each.method, each.path, each.body) for each in server.asked]
 
@@ -125,6 +126,14 @@ def test_without_kubeflows_controller_nothing_is_left():
     error, requests = started([board(name=KUBEFLOW.name), refusal(404, "NotFound"), Answer(body={})], request=KUBEFLOW)
     assert "the cluster serves no Tensorboard (tensorboard.kubeflow.org/v1alpha1); remove `via`" in str(error)
     assert requests[-1][0] == "DELETE"
+
+
+def test_an_image_without_a_registry_is_not_created(monkeypatch):
+    monkeypatch.setattr("tfsteps.image.REGISTRY", "")
+    error, requests = started([])
+    assert str(error).startswith("image tfsteps/tensorboard:")
+    assert str(error).endswith("; or set tensorboard.image")
+    assert requests == []
 
 
 def test_a_refused_job_is_the_only_request():

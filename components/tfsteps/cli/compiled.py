@@ -61,7 +61,7 @@ def warnings(compiled: Compiled, engine: EnginePlugin | None = None) -> list[str
     Warnings about images are about clusters: an engine of this machine has none. `engine` is as for `check`.
     """
     engine = engine or registry.plugin(compiled.engine)
-    on_cluster = image.warnings(compiled.documents) if engine.on_cluster else []
+    on_cluster = image.unqualified(compiled.documents) if engine.on_cluster else []
     try:
         return [*engine.authoring().warnings(compiled.text), *on_cluster]
     except _SHAPE:

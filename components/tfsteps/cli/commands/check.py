@@ -17,7 +17,7 @@ from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say
 from tfsteps.console.outputs import verdict
 from tfsteps.console.text import duration
-from tfsteps.image import IMAGE
+from tfsteps.image import IMAGE, unqualified
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.launcher.printer import Printer
 from tfsteps.runs.events import LogLines, State
@@ -84,13 +84,16 @@ def check(
         raise CommandError(f"job system {system!r} is unknown: use one of {', '.join(registry.available())}")
     if system is not None and (its := on_of(registry.location(system))) != on:
         raise CommandError(f"--system {system} is on {its}, not on {on}; write --on {its}")
+    image = image or (IMAGE if on == Location.KUBERNETES else None)
+    if wrong := unqualified({"image": image}):
+        raise CommandError(f"{wrong[0]}; or give --image")
     place = Place(on, context, namespace)
     run, codes = new_run_id("check"), []
     for name, why_not in _systems(place, system):
         if why_not:
             print(f"{name}: {why_not}", flush=True)
         else:
-            codes.append(_checked(name, place, run, _job(name, image, timeout, on)))
+            codes.append(_checked(name, place, run, _job(name, image, timeout)))
     if not codes:
         raise CommandError(f"no job system could be checked on {on}", ExitCode.PLATFORM)
     if worst := max(codes):
@@ -121,14 +124,14 @@ def _systems(place: Place, only: str | None) -> Iterator[tuple[str, str]]:
                 yield name, ""
 
 
-def _job(name: str, image: str | None, timeout: str, on: str) -> JobInput:
+def _job(name: str, image: str | None, timeout: str) -> JobInput:
     fields = {
         "name": "check",
         "command": ["python3", "-c", _PROGRAM],
         "roles": {"worker": {"replicas": _WORKERS}},
         "deadlines": {"total": timeout},
         "on_end": "delete",
-        "image": image or (IMAGE if on == Location.KUBERNETES else None),
+        "image": image,
     }
     plain = {field: value for field, value in fields.items() if value is not None}
     job = spec.from_plain(plain, f"the job for {name}", registry.options())

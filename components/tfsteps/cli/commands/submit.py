@@ -17,7 +17,7 @@ from tfsteps.engines import registry
 from tfsteps.engines.compiled import Compiled
 from tfsteps.engines.plugin import EnginePlugin
 from tfsteps.engines.submission import Scheduler, Submission
-from tfsteps.image import IMAGE
+from tfsteps.image import IMAGE, unqualified
 
 
 def submit(
@@ -120,6 +120,9 @@ def submit(
         raise CommandError(
             "--replace is for runs on a cluster; `tfsteps stop` and `tfsteps rm` remove those of this machine"
         )
+    submitter = {"image": image} if scheduler is Scheduler.CRONJOB else {}
+    if chosen_engine.on_cluster and not dry_run and (wrong := unqualified([*compiled.documents, submitter])):
+        raise CommandError(f"{compiled.source}: {wrong[0]}")
     parameters = parse_parameters(params or [])
     check(compiled, chosen_engine, parameters)
     for warning in macro_warnings(parameters, chosen_engine):

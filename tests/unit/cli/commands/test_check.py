@@ -8,6 +8,15 @@ from tfsteps.console.errors import CommandError
 from tfsteps.launcher.exit_codes import ExitCode
 
 
+def test_an_image_without_a_registry_is_refused(monkeypatch):
+    monkeypatch.setenv("KUBECONFIG", "/nowhere/at/all")
+    code, out, err = tfsteps("check", "--on", "kubernetes")
+    assert (code, out) == (2, "")
+    assert "image tfsteps/launcher:" in err
+    assert "; or give --image" in err
+    assert "there is no kubeconfig" in tfsteps("check", "--on", "kubernetes", "--image", "python:3.11")[2]
+
+
 @pytest.mark.parametrize(
     ("code", "said"), [(ExitCode.PLATFORM, "local: not known: no answer"), (ExitCode.USAGE, "local: fails: no answer")]
 )

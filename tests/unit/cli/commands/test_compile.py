@@ -356,10 +356,26 @@ def test_refused(flow, options):
     assert REFUSALS[options] in refused("submit", flow, "--dry-run", *options)
 
 
+def test_an_image_without_a_registry_is_not_submitted(write, monkeypatch):
+    file = write("warned.py", WARNED)
+    monkeypatch.setenv("KUBECONFIG", "/nowhere/at/all")
+    refusal = refused("submit", file)
+    assert f"{file}: image tfsteps/launcher:" in refusal
+    assert (
+        "set TFSTEPS_REGISTRY=registry.example/ml where you compile and submit, or TFSTEPS_REGISTRY=docker.io"
+        in refusal
+    )
+    assert tfsteps("submit", file, "--dry-run")[0] == 0, "nothing is created"
+    monkeypatch.setattr("tfsteps.image.REGISTRY", "docker.io")
+    assert "names no registry" not in tfsteps("submit", file)[2]
+
+
 def test_a_cluster_that_cannot_be_reached(flow, write, monkeypatch):
     monkeypatch.setenv("KUBECONFIG", "/nowhere/at/all")
     assert "there is no kubeconfig /nowhere/at/all" in refused("submit", flow, "-p", "what=x")
-    assert "or give --namespace" in refused("submit", flow, "-p", "what=x", "--scheduler", "cronjob", "--every", "1h")
+    cron_job = ["-p", "what=x", "--scheduler", "cronjob", "--every", "1h"]
+    assert "image tfsteps/launcher:" in refused("submit", flow, *cron_job)
+    assert "or give --namespace" in refused("submit", flow, *cron_job, "--image", "registry.example/tfsteps/launcher:1")
 
 
 VALUES = {

@@ -37,13 +37,13 @@ def serve(job: TrainingJob, identity: Identity, log_dir: str, say: Callable[[str
 
     Raises:
         NoStorageError: No pod can read the log directory.
-        LaunchError: The cluster refuses it, or it does not start in time.
+        LaunchError: The cluster refuses it, a setting is not valid, or it does not start in time.
     """
     try:
         api = Api(access.find())
         request = request_for(job, identity, api.access.namespace, log_dir)
         url = start(api, request, job.deadlines.total)
-    except AccessError as error:
+    except (AccessError, ValueError) as error:
         raise LaunchError(str(error), retryable=False) from error
     except ApiError as error:
         raise LaunchError(str(error), retryable=error.unavailable) from error

@@ -4,6 +4,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from tfsteps.image import unqualified
 from tfsteps.kube import access
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError, Stopped
@@ -32,12 +33,14 @@ def start(api: Api, request: TensorBoardRequest, remaining: float = 0.0) -> str:
     Raises:
         ApiError: The cluster refuses an object; nothing is left of the others.
         NoStorageError: Kubeflow's TensorBoard cannot read the log directory; nothing was created.
-        ValueError: The setting of the public address is not valid.
+        ValueError: The setting of the public address is not valid, or no registry is set for the image.
         Stopped: The client's `stopping` was set.
     """
     address = public_url(request.namespace, request.name)
     dependent = manifests.dependent(request)
     manifest = manifests.job(request, address, remaining)
+    if wrong := unqualified(manifest):
+        raise ValueError(f"{wrong[0]}; or set tensorboard.image")
     item = _created(api, request, manifest)
     _extend(api, item, manifest)
     meta = item["metadata"]
