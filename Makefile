@@ -2,10 +2,11 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.complete
-SOURCES := components pipelines tests benchmarks page_links.py release.py
+SOURCES := components pipelines tests benchmarks official.py page_links.py release.py
 # What the images are built from; a digest (python@sha256:...) pins it. REGISTRY is put before the launcher image's name.
 BASE ?= python:3.11-slim-bookworm
 REGISTRY ?= $(TFSTEPS_REGISTRY)
+OFFICIAL ?= dist/official
 # Without bytecode on disk each of the processes that tests start compiles all that it imports: kfp in 2 s, not in 0.5.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -14,7 +15,7 @@ PYTHONS ?= $(or $(wildcard $(HOME)/.pyenv/versions/3.1[23].*/bin/python),3.12 3.
 # The suites that the versions of the platform touch.
 COMPAT := conformance job_crds gang preflight argo kfp_pods pipelines schedule
 
-.PHONY: help setup demo test test-unit test-for check docs format golden bench lock release faults mutants soak unknown image cluster cluster-down compat python-versions browser clean
+.PHONY: help setup demo test test-unit test-for check docs format golden bench lock official release faults mutants soak unknown image cluster cluster-down compat python-versions browser clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -92,21 +93,28 @@ soak: $(STAMP) ## 200 jobs under faults, and a judge of what they leave behind (
 	@test -n "$$KUBECONFIG" || $(PYTHON) -m tests.cluster up
 	@KUBECONFIG=$${KUBECONFIG:-$$($(PYTHON) -m tests.cluster kubeconfig)} $(BIN)/python -m tests.soak $(ARGS)
 
-lock: $(STAMP) ## update requirements.lock from pyproject.toml
+lock: $(STAMP) ## update requirements.lock from pyproject.toml, for Python 3.11 to 3.13
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-header --no-annotate --generate-hashes \
 	  --all-extras --group dev --override requirements.overrides --upgrade pyproject.toml -o requirements.lock
+	@for version in 3.11 3.12 3.13; do $(BIN)/uv pip install --quiet --dry-run --python-version $$version --target build/lock \
+	  --no-deps --require-hashes -r requirements.lock && echo "Python $$version can install it" || exit 1; done
 	@$(MAKE) golden # what the launcher's image installs of it
+
+official: $(STAMP) ## the components as kubeflow/pipelines-components takes them, into OFFICIAL: make official OWNERS=ada,grace OFFICIAL=../pipelines-components
+	@$(BIN)/python official.py $(OFFICIAL) --owners '$(OWNERS)' --base '$(BASE)'
 
 release: $(STAMP) ## what a release publishes, into dist/: wheel, sdist, the images' contexts and SBOMs, notes, checksums; twice the same
 	@$(BIN)/python release.py
 
-image: $(STAMP) ## the images, by docker or podman: [REGISTRY/]tfsteps/launcher and tensorboard:<version>; BASE is what they are built from
+image: $(STAMP) ## the images, by docker or podman: [REGISTRY/]tfsteps/launcher and tensorboard:<version>, with their digests; BASE is what they are built from
 	@rm -rf dist; $(BIN)/python -m build --wheel --no-isolation --outdir dist >/dev/null
 	@cp images/launcher/requirements.txt dist
 	@cp images/tensorboard/requirements.txt dist/requirements-tensorboard.txt
 	@set -- $$(TFSTEPS_REGISTRY=$(REGISTRY) $(BIN)/python -c 'import tfsteps.image as i; print(i.__version__, i.IMAGE, i.TENSORBOARD_IMAGE)'); \
-	  build="$$(command -v docker || command -v podman || echo docker) build --build-arg BASE=$(BASE) --build-arg VERSION=$$1"; \
-	  $$build --tag $$2 --file images/launcher/Dockerfile dist && $$build --tag $$3 --file images/tensorboard/Dockerfile dist
+	  tool=$$(command -v docker || command -v podman || echo docker); build="$$tool build --build-arg BASE=$(BASE) --build-arg VERSION=$$1"; \
+	  $$build --build-arg REGISTRY=$(REGISTRY) --tag $$2 --file images/launcher/Dockerfile dist && \
+	  $$build --tag $$3 --file images/tensorboard/Dockerfile dist && for image in $(BASE) $$2 $$3; do \
+	  echo "$$image $$($$tool image inspect --format '{{.Id}}' $$image 2>/dev/null || echo 'is not stored here')"; done
 
 cluster: ## start a real Kubernetes with all job operators on this machine (root); built once, a quarter to half an hour; PLATFORM=previous: older versions
 	@$(PYTHON) -m tests.cluster up $(if $(PLATFORM),--platform $(PLATFORM))

@@ -182,6 +182,8 @@ def build_image(reference: str, folder: Path, dockerfile: Path | None = None) ->
         f"PIP_CERT={certificates}/ca-certificates.crt",
     ]
     _podman("build", *options, "-t", reference, "-f", dockerfile or folder / "Dockerfile", folder)
+    for name in (PYTHON, reference):  # no registry has a digest of either
+        _podman("image", "inspect", "--format", f"{name} sha256:{{{{.Id}}}}", name)
     load_image(reference)
 
 

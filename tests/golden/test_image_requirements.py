@@ -16,30 +16,36 @@ NEEDS = {
     "tensorboard": [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["tensorboard"]],
     "train": ["tensorflow-cpu", "tensorboard"],
 }
-PYTHON = {"python_version": "3.11", "python_full_version": "3.11.0", "extra": ""}  # of the base image
+PYTHONS = [
+    {"python_version": version, "python_full_version": f"{version}.0", "extra": ""}
+    for version in ("3.11", "3.12", "3.13")  # of the base image, whose default is the first
+]
 HEADER = "# Generated from requirements.lock by `make golden`: what this image needs, and no more.\n"
 BASE = re.compile(r"^ARG BASE=(python:\S+)$", re.MULTILINE)
 
 
 @pytest.mark.parametrize("image", NEEDS)
 def test_an_image_installs_what_the_lock_pins(image, golden):
-    names = closure(NEEDS[image])
+    names = closure(NEEDS[image], PYTHONS[0])
     pins = re.split(r"\n(?=\S)", (ROOT / "requirements.lock").read_text().strip())
     # Some packages have two pins, each with a marker for some versions of Python.
     needed = [pin for pin in pins if re.match(r"[^=]+", pin)[0] in names]
     pinned = [Requirement(pin.partition(" \\")[0]) for pin in needed]
-    assert {need.name for need in pinned if need.marker is None or need.marker.evaluate(PYTHON)} == names
+    for python in PYTHONS:
+        installed = [need.name for need in pinned if need.marker is None or need.marker.evaluate(python)]
+        assert sorted(installed) == sorted(names), python
+        assert closure(NEEDS[image], python) <= names, python
     requirements = "".join(f"{pin}\n" for pin in needed)
     golden(ROOT / "images" / image / "requirements.txt", HEADER + requirements)
 
 
-def closure(needs):
+def closure(needs, python):
     """Return the names of the packages that `needs` name, and of all that these require; `.venv` holds them."""
     names, todo = set(), [Requirement(need) for need in needs]
     while todo:
         need = todo.pop()
         name = canonicalize_name(need.name)
-        if name not in names and (need.marker is None or need.marker.evaluate(PYTHON)):
+        if name not in names and (need.marker is None or need.marker.evaluate(python)):
             names.add(name)
             todo += map(Requirement, importlib.metadata.requires(name) or [])
     return names
