@@ -12,7 +12,6 @@ import yaml
 
 from tfsteps.api.job_input import name_of, read_file
 from tfsteps.api.plan import check, find_system, with_settings
-from tfsteps.cli.commands.run import JobFile
 from tfsteps.cli.place_options import Overrides
 from tfsteps.console.errors import CommandError
 from tfsteps.spec.notation import to_plain
@@ -78,7 +77,7 @@ def _starter(template: Template, name: str, job: str) -> bytes:
 
 
 def validate(
-    job: JobFile,
+    job: Annotated[str, typer.Argument(metavar="JOB", help="The job file, YAML or JSON; `-` reads standard input.")],
     *,
     system: Annotated[
         str | None, typer.Option(metavar="NAME", help="Check too that this job system can run it.")

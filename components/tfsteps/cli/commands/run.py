@@ -17,7 +17,6 @@ from tfsteps.console.errors import CommandError
 from tfsteps.console.outputs import Output
 from tfsteps.runs.location import Location
 
-JobFile = Annotated[str, typer.Argument(metavar="JOB", help="The job file, YAML or JSON; `-` reads standard input.")]
 Detach = Annotated[
     bool,
     typer.Option(

@@ -7,7 +7,7 @@ import pathlib
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -29,7 +29,6 @@ from tfsteps.systems.base import REPORT_SECONDS, LaunchError, Note, OnEnd, Scope
 from tfsteps.systems.capabilities import Level
 from tfsteps.systems.features import FEATURES
 from tfsteps.systems.kubernetes import code
-from tfsteps.systems.kubernetes.cleanup.finalizer import Finalizer
 from tfsteps.systems.kubernetes.cleanup.retention import (
     DETACHED,
     LAUNCHER,
@@ -41,7 +40,6 @@ from tfsteps.systems.kubernetes.cleanup.retention import (
 )
 from tfsteps.systems.kubernetes.create import create
 from tfsteps.systems.kubernetes.dependents import UNFINISHED, complete
-from tfsteps.systems.kubernetes.follow.job import KubernetesJob
 from tfsteps.systems.kubernetes.job_kind import JobKind, RenderedJob
 from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
 from tfsteps.systems.kubernetes.output_folders import lasting_folder, make_folders, output_paths
@@ -49,6 +47,9 @@ from tfsteps.systems.kubernetes.preflight import findings
 from tfsteps.systems.kubernetes.render.pod_template import gpu_problems
 from tfsteps.systems.kubernetes.tensorboard.request import SETTINGS, settings_of
 from tfsteps.systems.pipeline import FindPipeline, PipelineContext, next_attempt
+
+if TYPE_CHECKING:
+    from tfsteps.systems.kubernetes.follow.job import KubernetesJob
 
 SPEC_HASH = f"{PREFIX}spec-hash"
 CREATOR = f"{PREFIX}creator"
@@ -182,12 +183,14 @@ class KubernetesSystem:
                 raise
             return self._namespace or "default"
 
-    def start(self, job: TrainingJob, identity: Identity, places: OutputPaths) -> KubernetesJob:
+    def start(self, job: TrainingJob, identity: Identity, places: OutputPaths) -> "KubernetesJob":
         """Create the job object, or adopt the one that an earlier launcher of this attempt created.
 
         Raises:
             LaunchError: It cannot be created, can never run on this cluster, or another job has its name.
         """
+        from tfsteps.systems.kubernetes.follow.job import KubernetesJob  # noqa: PLC0415  checks of a job need it not
+
         rendered = self._rendered(job, identity, places, self._where)
         try:
             rendered.annotations.update({LAUNCHER: identity.task, CREATOR: self._creator, **recorded(job)})
@@ -216,8 +219,10 @@ class KubernetesSystem:
             self._host.label(self._api, identity)
         return started
 
-    def attach(self, job: TrainingJob, name: str, uid: str, created: float) -> KubernetesJob:
+    def attach(self, job: TrainingJob, name: str, uid: str, created: float) -> "KubernetesJob":
         """Return the job of that name and uid; no request is sent before its `events`."""
+        from tfsteps.systems.kubernetes.follow.job import KubernetesJob  # noqa: PLC0415
+
         item = {"metadata": {"name": name, "uid": uid, "namespace": self._where}}
         handle = KubernetesJob(self._api.copy(), self._kind, item, job, self._host)
         handle.created = created
@@ -240,6 +245,8 @@ class KubernetesSystem:
 
     def clean_up(self, identity: Identity, scope: Scope, on_end: OnEnd | None) -> list[str]:
         """Clean up the jobs of a run in this namespace that are in `scope`."""
+        from tfsteps.systems.kubernetes.cleanup.finalizer import Finalizer  # noqa: PLC0415
+
         if scope == "siblings" and self._host and self._host.unread:
             needs = f"sibling jobs cannot be determined: the launcher's own pod cannot be read ({self._host.unread})"
             raise LaunchError(f"{needs}; grant `get pods`, or clean up with scope `run`", retryable=False)
