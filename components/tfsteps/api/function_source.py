@@ -21,7 +21,9 @@ import msgspec
 from tfsteps.console.errors import CommandError
 
 _PLAIN = (int, float, str, bool, list, dict)
-_FIX = "a replica has the function alone: pass it as a parameter, or import or define it inside of the function"
+_FIX = (
+    "only functions, imports and JSON constants of the module are shipped: pass it as a parameter, or define it inside"
+)
 
 
 class FunctionError(CommandError):
@@ -40,7 +42,7 @@ class FunctionSource(msgspec.Struct, frozen=True):
 
     Attributes:
         name: Its name.
-        text: A module that defines it, with the imports and constants that it uses.
+        text: A module that defines it, with the imports, constants and functions of its module that it uses.
         parameters: Its parameters.
     """
 
@@ -98,39 +100,66 @@ def _is_json(value: Any) -> bool:
 
 
 class _Reader:
-    """Reads one function."""
+    """Reads a function and the functions of its module that it uses.
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    Attributes:
+        function: The function to read now.
+        shipped: The name of the function that is shipped; that of a function it uses differs.
+        header: Imports and constants, by the name in the module.
+        bodies: Source by the name in the module, each after what its default values may use. None = is being read.
+    """
+
+    def __init__(self, function: Callable[..., Any], user: "_Reader | None" = None) -> None:
         self.function = function
         self.name = getattr(function, "__name__", repr(function))
+        self.shipped: str = user.shipped if user else self.name
         self.first = 0
+        self.header: dict[str, str] = user.header if user else {}
+        self.bodies: dict[str, str | None] = user.bodies if user else {}
+
+    @property
+    def code(self) -> types.CodeType:
+        """The code of the function that the source is of: not of what a decorator has put around it."""
+        code: types.CodeType = inspect.unwrap(self.function).__code__
+        return code
 
     def error(self, line: int, wrong: str) -> FunctionError:
         """Return an error at a line of the function's source, 1 = its first."""
-        file = pathlib.Path(self.function.__code__.co_filename).name
-        return FunctionError(f"{self.name} cannot be shipped: {file}, line {self.first + line}: {wrong}")
+        file = pathlib.Path(self.code.co_filename).name
+        inside = "" if self.name == self.shipped else f", in {self.name}"
+        return FunctionError(f"{self.shipped} cannot be shipped: {file}, line {self.first + line}{inside}: {wrong}")
 
     def read(self) -> FunctionSource:
         function = self.function
         if not isinstance(function, types.FunctionType):
             raise FunctionError(f"{self.name} cannot be shipped: it is a {type(function).__name__}, not a function")
-        self.first = function.__code__.co_firstlineno - 1
-        if self.name == "<lambda>":
-            raise self.error(1, "it is a lambda, which has no source of its own; write `def`")
-        if "." in function.__qualname__:
-            inside = "another function" if "<locals>" in function.__qualname__ else "a class"
-            raise self.error(1, f"it is defined in {inside}; define it at the top level of a module or notebook")
+        node = self.collect(self.name)
         if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
             raise self.error(1, "it is a coroutine or a generator; write an ordinary function")
+        header = [self.header[name] for name in sorted(self.header)]
+        lines = ["from __future__ import annotations", "", *header]
+        for body in self.bodies.values():
+            lines += ["", "", body or ""]
+        return FunctionSource(self.name, "\n".join([*lines, ""]), dict(self._parameters(node)))
+
+    def collect(self, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef:
+        """Add the function, called `name` in its module, and what it uses to what is shipped; return its definition."""
+        self.bodies[name] = None
+        self.first = self.code.co_firstlineno - 1
+        if self.name == "<lambda>":
+            raise self.error(1, "it is a lambda, which has no source of its own; write `def`")
+        if "." in self.function.__qualname__:
+            inside = "another function" if "<locals>" in self.function.__qualname__ else "a class"
+            raise self.error(1, f"it is defined in {inside}; define it at the top level of a module or notebook")
         node, text = self._parsed()
         self._check_decorators(node)
-        header = [*self._header(node)]
-        start = node.lineno - 1
-        body = "\n".join(text.splitlines()[start:])
-        lines = ["from __future__ import annotations", "", *header, "", "", body, ""]
-        return FunctionSource(self.name, "\n".join(lines), dict(self._parameters(node)))
+        self._add_used(node)
+        body = "\n".join(text.splitlines()[node.lineno - 1 :])
+        del self.bodies[name]  # it comes after what it uses
+        self.bodies[name] = body if name == self.name else f"{body}\n\n\n{name} = {self.name}"
+        return node
 
-    def _parsed(self) -> tuple[ast.FunctionDef, str]:
+    def _parsed(self) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef, str]:
         missing = "its source is not available; define it in a file or a cell of a notebook"
         try:
             text = textwrap.dedent(inspect.getsource(self.function))
@@ -141,19 +170,20 @@ class _Reader:
         except SyntaxError as error:
             raise self.error(error.lineno or 1, "its source is not plain Python") from error
         # From Python 3.13 on, the lines of a function that `exec` made are looked up in the file that called it.
-        if not isinstance(node, ast.FunctionDef) or node.name != self.function.__code__.co_name:
+        functions = ast.FunctionDef | ast.AsyncFunctionDef
+        if not isinstance(node, functions) or node.name != self.code.co_name:
             raise self.error(1, missing)
         return node, text
 
-    def _check_decorators(self, node: ast.FunctionDef) -> None:
+    def _check_decorators(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         for decorator in node.decorator_list:
             called = decorator.func if isinstance(decorator, ast.Call) else decorator
             name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
             if name != "train_function":
                 raise self.error(decorator.lineno, f"its decorator {ast.unparse(called)!r} is not shipped; remove it")
 
-    def _header(self, node: ast.FunctionDef) -> Iterator[str]:
-        """Yield the imports and constants that the function needs of its module."""
+    def _add_used(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        """Add the imports, constants and functions of the module that the function uses."""
         for inner in ast.walk(node):
             if isinstance(inner, ast.Import | ast.ImportFrom):
                 names = (
@@ -162,25 +192,31 @@ class _Reader:
                 for name in names:
                     self._check_module(name, inner.lineno)
         for name, line in self._globals(node):
+            if name in self.bodies:
+                continue
             if name not in self.function.__globals__:
                 if not hasattr(builtins, name):
                     raise self.error(line, f"{name!r} is not defined")
                 continue
-            yield self._definition(name, self.function.__globals__[name], line)
+            value = self.function.__globals__[name]
+            if isinstance(value, types.FunctionType) and value.__globals__ is self.function.__globals__:
+                _Reader(value, self).collect(name)
+            else:
+                self.header[name] = self._definition(name, value, line)
 
-    def _globals(self, node: ast.FunctionDef) -> list[tuple[str, int]]:
-        """Return the names of the module that the body uses, each with a line."""
-        bare = ast.parse(ast.unparse(_WithoutAnnotations().visit(ast.parse(ast.unparse(node)))))
-        assert isinstance(bare.body[0], ast.FunctionDef)
+    def _globals(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[tuple[str, int]]:
+        """Return the names of the module that the function and its default values use, each with a line."""
+        bare = _WithoutAnnotations().visit(ast.parse(ast.unparse(node)))
         bare.body[0].decorator_list = []
-        pending, used = [symtable.symtable(ast.unparse(bare), "function", "exec")], set()
+        module = symtable.symtable(ast.unparse(bare), "function", "exec")
+        used = {symbol.get_name() for symbol in module.get_symbols() if symbol.is_referenced()}
+        pending = module.get_children()
         while pending:
             table = pending.pop()
             pending += table.get_children()
-            if table.get_type() != "module":
-                used |= {symbol.get_name() for symbol in table.get_symbols() if symbol.is_global()}
+            used |= {symbol.get_name() for symbol in table.get_symbols() if symbol.is_global()}
         lines = {inner.id: inner.lineno for inner in reversed([*ast.walk(node)]) if isinstance(inner, ast.Name)}
-        return sorted((name, lines.get(name, 1)) for name in used - {self.name})
+        return sorted((name, lines.get(name, 1)) for name in used - {node.name})
 
     def _definition(self, name: str, value: Any, line: int) -> str:
         if isinstance(value, types.ModuleType):
@@ -211,7 +247,7 @@ class _Reader:
             file = f"{origin}, a file" if origin else "a file"
             raise self.error(line, f"the module {name!r} is {file} of this machine, which is not shipped; {_FIX}")
 
-    def _parameters(self, node: ast.FunctionDef) -> Iterator[tuple[str, Parameter]]:
+    def _parameters(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[str, Parameter]]:
         try:
             hints = typing.get_type_hints(self.function)
         except NameError as error:
@@ -246,7 +282,6 @@ class _WithoutAnnotations(ast.NodeTransformer):
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         node.returns = None
-        node.args.defaults = [ast.Constant(None) for _ in node.args.defaults]
         return self.generic_visit(node)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:

@@ -219,7 +219,8 @@ def train_function(
 ) -> TrainFunction[P, R] | Callable[[Callable[P, R]], TrainFunction[P, R]]:
     """Make a function a job: a decorator, with or without arguments. Every replica calls the function.
 
-    Its source is shipped without its module. It may use imports of installed packages and constants of the module.
+    Its source is shipped without its module, with what it uses of it: imports of installed packages, constants that are
+    JSON, and functions.
     Parameters have a type: int, float, str, bool, list or dict, or one of them or None. It returns None or JSON.
 
     Args:

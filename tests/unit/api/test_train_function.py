@@ -24,8 +24,37 @@ UNITS = (1, 2)
 OBJECT = object()
 
 
-def helper():
-    return 1
+RATE = 0.5
+
+
+def square(x: "Number", power=RATES) -> "Number":  # noqa: F821  annotations are not evaluated
+    return x**2 * power["fast"]
+
+
+def even(n):
+    return n == 0 or odd(n - 1)
+
+
+def odd(n):
+    return n != 0 and even(n - 1)
+
+
+def numbers(count):
+    yield from range(count)
+
+
+same = square
+
+
+def uses_object():
+    return [OBJECT for _ in range(2)]
+
+
+def uses_lambda():
+    return short(1)
+
+
+short = lambda x: x  # noqa: E731
 
 
 def kept(function):
@@ -76,6 +105,20 @@ def test_a_function_may_call_itself(tmp_path):
     assert shipped(recursive, tmp_path, n=2) == 0
 
 
+@train_function
+def composed(n: int, rate: float = RATE) -> dict:
+    def scaled(value, by=RATE):
+        return by * value
+
+    total = sum(square(number) for number in numbers(n))
+    return {"total": total, "even": even(n), "same": same(n), "scaled": scaled(total), "rate": rate}
+
+
+def test_functions_of_the_module_are_shipped_with_what_they_use(tmp_path):
+    assert shipped(composed, tmp_path, n=4) == composed(4)
+    assert composed(4) == {"total": 14, "even": True, "same": 16, "scaled": 7, "rate": RATE}
+
+
 def closure():
     inner = 1
 
@@ -87,11 +130,7 @@ def closure():
 
 def uses_helper(a: int) -> int:
     value = a
-    return value + helper()
-
-
-def uses_object():
-    return [OBJECT for _ in range(2)]
+    return value + len(uses_object())
 
 
 def uses_local_module():
@@ -104,6 +143,18 @@ def imports_local_module():
     return waiting
 
 
+def uses_decorated():
+    return decorated()
+
+
+def uses_a_short_function():
+    return uses_lambda()
+
+
+def uses_an_object_by_default(a: list = [OBJECT]):  # noqa: B006
+    return a
+
+
 def untyped(
     a: int,
     b,
@@ -111,7 +162,7 @@ def untyped(
     return a, b
 
 
-def odd_default(a: list = [OBJECT]):  # noqa: B006
+def odd_default(a: list = [1j]):  # noqa: B006
     return a
 
 
@@ -161,12 +212,15 @@ def line_of(function, more):
         (len, "it is a builtin_function_or_method, not a function"),
         (coroutine, "it is a coroutine or a generator"),
         (generated(), "its source is not available"),
-        (uses_helper, f"line {line_of(uses_helper, 2)}: 'helper' is a function of its module; a replica has"),
+        (uses_helper, f"py, line {line_of(uses_object, 1)}, in uses_object: 'OBJECT' is a object of its module; only"),
+        (uses_a_short_function, f"line {line_of(short, 0)}, in <lambda>: it is a lambda"),
+        (uses_decorated, f"line {line_of(decorated.__wrapped__, 0)}, in decorated: its decorator 'kept' is not"),
+        (uses_an_object_by_default, f"line {line_of(uses_an_object_by_default, 0)}: 'OBJECT' is a object"),
         (uses_object, f"line {line_of(uses_object, 1)}: 'OBJECT' is a object of its module"),
         (uses_local_module, f"line {line_of(uses_local_module, 1)}: the module 'tests.support.log_lines' is"),
         (imports_local_module, f"line {line_of(imports_local_module, 1)}: the module 'tests.support' is"),
         (untyped, f"line {line_of(untyped, 2)}: parameter 'b' has no type; write one of int, float, str, bool, list"),
-        (odd_default, f"line {line_of(odd_default, 0)}: the default of 'a' is [<object"),
+        (odd_default, f"line {line_of(odd_default, 0)}: the default of 'a' is [1j]"),
         (odd_type, "parameter 'a' has the type <class 'complex'>; use one of int"),
         (variable, "parameter 'values' has no name at a call"),
         (undefined, f"line {line_of(undefined, 1)}: 'get_ipythonn' is not defined"),
