@@ -15,6 +15,7 @@ from kfp.compiler.compiler_utils import additional_input_name_for_pipeline_chann
 from kfp.compiler.pipeline_spec_builder import to_protobuf_value
 from kfp.dsl.base_component import BaseComponent
 from kfp.dsl.pipeline_channel import PipelineChannel, extract_pipeline_channels_from_any
+from kfp.dsl.pipeline_context import Pipeline
 from kfp.dsl.placeholders import InputValuePlaceholder
 from kfp.dsl.structures import Implementation, InputSpec
 from kfp.dsl.types.type_utils import get_parameter_type
@@ -123,4 +124,9 @@ Args:
 Returns:
 {_described(_OUTPUTS)}
 """
-train_and_finalize = _InnerPipeline(dsl.pipeline(name="train-and-finalize")(_train_and_finalize).component_spec)
+# A pipeline function may be the first to import this module; kfp refuses to compile a pipeline within another one.
+_outer, Pipeline._default_pipeline = Pipeline._default_pipeline, None  # noqa: SLF001
+try:
+    train_and_finalize = _InnerPipeline(dsl.pipeline(name="train-and-finalize")(_train_and_finalize).component_spec)
+finally:
+    Pipeline._default_pipeline = _outer  # noqa: SLF001
