@@ -11,6 +11,7 @@ from tfsteps.backends.place import Place
 from tfsteps.console.text import local_time
 from tfsteps.runs.events import ReplicaState
 from tfsteps.systems.kubernetes.query.runs import Job, Runs
+from tfsteps.systems.kubernetes.render.command_wrapper import has_code, shell_beside
 
 _EVENTS = 30  # the newest are the ones that matter
 
@@ -33,7 +34,8 @@ def commands(job: Job, place: Place) -> list[str]:
     running = [job_pod for job_pod in job.pods if job_pod.pod.state is ReplicaState.RUNNING]
     lines = [kubectl("describe", job.kind.resource.plural, status.job)]
     if running:
-        lines.insert(0, kubectl("exec", "-it", running[0].pod.name, "-c", container, "--", *job.kind.shell))
+        shell = shell_beside(job.kind.shell, code=has_code(running[0].item))
+        lines.insert(0, kubectl("exec", "-it", running[0].pod.name, "-c", container, "--", *shell))
     elif job.pods:
         lines.insert(0, kubectl("describe", "pod", job.pods[0].pod.name))
     if restarted := [job_pod for job_pod in job.pods if job_pod.pod.restarts]:

@@ -11,6 +11,7 @@ from tfsteps.backends.replica_names import running_replica, some
 from tfsteps.console.errors import CommandError
 from tfsteps.runs.events import ReplicaState
 from tfsteps.systems.kubernetes.query.runs import Job
+from tfsteps.systems.kubernetes.render.command_wrapper import has_code, shell_beside
 
 
 def replace_by(job: Job, replica: str | None, command: Sequence[str], place: Place) -> NoReturn:
@@ -21,17 +22,19 @@ def replace_by(job: Job, replica: str | None, command: Sequence[str], place: Pla
     """
     name, _, container = (replica or "").partition("/")
     running = running_replica(job.status, name or None)
-    pods = [item.pod for item in job.pods if str(item.replica) == running.name]
-    pod = next((pod for pod in reversed(pods) if pod.state is ReplicaState.RUNNING), None)
-    if pod is None:  # its operator counts one as running that is being replaced
+    pods = [item for item in job.pods if str(item.replica) == running.name]
+    job_pod = next((item for item in reversed(pods) if item.pod.state is ReplicaState.RUNNING), None)
+    if job_pod is None:  # its operator counts one as running that is being replaced
         raise CommandError(f"{running.name} has no running pod now; try again, or choose another replica")
+    pod = job_pod.pod
     containers = [item.name for item in pod.containers if item.name and not item.ended]
     if container and container not in containers:
         there = some(containers) or "none"
         raise CommandError(
             f"{running.name} has no running container {container!r} beside its program; there is {there}"
         )
-    shell = ("sh",) if container else job.kind.shell
+    code = has_code(job_pod.item)
+    shell = ("sh",) if container else shell_beside(job.kind.shell, code=code)
     if command:
         shell = command if len(shell) == 1 else (*shell, shell[0], *command)
     terminal = "-it" if sys.stdin.isatty() and sys.stdout.isatty() else "-i"

@@ -18,6 +18,7 @@ from tfsteps.runs.location import Location
 from tfsteps.runs.status import ReplicaStatus, Status
 from tfsteps.spec import Deadlines, RoleName, TrainingJob
 from tfsteps.systems import registry
+from tfsteps.systems.kubernetes.render.command_wrapper import shell_beside
 
 # A shell with a trap: the first process of a container ignores SIGTERM by default, so a plain sleep is killed late.
 _SLEEP = ("sh", "-c", "exec 2>/dev/null; trap 'kill $!; exit 143' TERM INT; while :; do sleep 3600 & wait $!; done")
@@ -55,7 +56,7 @@ def launch_held(plan: Plan, programs: dict[RoleName, str], place: Place) -> None
     printer.say(f"run {plan.identity.run}")
     for warning in plan.system.warnings(plan.job):
         printer.say(f"warning: {warning}")
-    shells = Shells(printer, programs, place)
+    shells = Shells(printer, programs, place, code=plan.job.code is not None)
     status = launch(plan.job, plan.identity, plan.system, base_dir=plan.base_dir, observers=[printer, shells])
     printer.say(verdict(status))
     raise typer.Exit(exit_code(status))
@@ -99,8 +100,9 @@ def held(job: TrainingJob, roles: Sequence[RoleName], system: str, total: float 
 class Shells:
     """An observer that prints how to get a shell in each held replica, as soon as it is up."""
 
-    def __init__(self, printer: Printer, programs: dict[RoleName, str], place: Place) -> None:
-        """Print to `printer`; `programs` has what the held roles would run."""
+    def __init__(self, printer: Printer, programs: dict[RoleName, str], place: Place, *, code: bool = False) -> None:
+        """Print to `printer`; `programs` has what the held roles would run; `code` = the job ships its code."""
+        self._code = code
         self._printer = printer
         self._programs = programs
         self._place = place
@@ -135,7 +137,8 @@ class Shells:
         first = where.split(maxsplit=1)[0]
         if self._place.on == Location.KUBERNETES:
             kind = registry.kinds_of(status.system)[0]
-            return self._place.kubectl(status.namespace, "exec", "-it", first, "-c", kind.container, "--", *kind.shell)
+            shell = shell_beside(kind.shell, code=self._code)
+            return self._place.kubectl(status.namespace, "exec", "-it", first, "-c", kind.container, "--", *shell)
         if first == "pid":
             return f"tfsteps shell {shlex.quote(status.identity.run)} {replica.name}"
         return where  # on another machine, without a known way to get a shell

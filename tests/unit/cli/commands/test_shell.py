@@ -169,6 +169,16 @@ def test_on_a_cluster_kubectl_takes_over_with_input_and_exit_code():
     assert f"exec -i {PODS[0]['metadata']['name']} -c tensorflow -- sh\n" in shell("busy", *K, input="").stdout
 
 
+@pytest.mark.usefixtures("kubectl")
+def test_a_shell_starts_in_the_folder_of_shipped_code(monkeypatch, tmp_path):
+    env = [{"name": "TFSTEPS_CODE_DIR", "value": "/tmp/tfsteps-code"}]
+    pods = [{**pod, "spec": {"containers": [{"name": "tensorflow", "env": env}]}} for pod in PODS]
+    with kubeconfig(monkeypatch, tmp_path, BUSY, *pods):
+        enter = """sh -c cd -P /proc/1/cwd; exec "${@:-sh}\""""
+        assert shell("busy", *K, input="").stdout.strip().endswith(f"-c tensorflow -- {enter}")
+        assert shell("busy", *K, "--", "ls", "-l", input="").stdout.strip().endswith(f"{enter} sh ls -l")
+
+
 @pytest.mark.usefixtures("cluster", "kubectl")
 def test_on_a_terminal_kubectl_is_asked_for_one():
     controller, terminal = pty.openpty()

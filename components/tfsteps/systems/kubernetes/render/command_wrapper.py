@@ -8,13 +8,20 @@ from tfsteps.spec.problems import Path
 from tfsteps.systems.expansion import references
 from tfsteps.systems.features import job_and_roles, no_commands
 from tfsteps.systems.kubernetes.capabilities import ADD_COMMAND
+from tfsteps.systems.kubernetes.code import FOLDER_VARIABLE
 
 _OF_THE_PROGRAM = r"""$(tr '\0' '\n' </proc/1/environ | sed -n "s/^$name=//p")"""
 _ALL = f'for name in TF_CONFIG TFSTEPS_ROLE TFSTEPS_INDEX; do export "$name={_OF_THE_PROGRAM}"; done'
-BESIDE: Sequence[str] = ("sh", "-c", f'{_ALL}; cd -P /proc/1/cwd; exec "${{@:-sh}}"')
+_SHELL = 'cd -P /proc/1/cwd; exec "${@:-sh}"'
+BESIDE: Sequence[str] = ("sh", "-c", f"{_ALL}; {_SHELL}")
 """Starts a shell beside a wrapped program, with the program's variables and in its folder.
 
 Followed by a name and a command, it starts that command instead."""
+
+
+def shell_beside(shell: Sequence[str], *, code: bool) -> Sequence[str]:
+    """Return what starts a shell beside a program: `shell` of its kind, or in the folder of code that was shipped."""
+    return ("sh", "-c", _SHELL) if code and len(shell) == 1 else shell
 
 
 def needs_correction(job: TrainingJob) -> bool:
@@ -63,3 +70,9 @@ def container_of(template: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Return the container called `name` of a pod template."""
     container: dict[str, Any] = next(item for item in template["spec"]["containers"] if item["name"] == name)
     return container
+
+
+def has_code(pod: Mapping[str, Any]) -> bool:
+    """Return whether the program of a pod object was shipped."""
+    containers = pod.get("spec", {}).get("containers") or ()
+    return any(item["name"] == FOLDER_VARIABLE for container in containers for item in container.get("env") or ())
