@@ -123,7 +123,7 @@ _GROUPS: dict[str, dict[str, _Command]] = {
             ("tfsteps import tfjob.yaml -o job.yaml", "tfsteps import tfjob/mnist -n team"),
             function="import_",
         ),
-        "validate": _Command("files", "Check a job file.", ("tfsteps validate job.yaml --system kubeflow",)),
+        "validate": _Command("files", "Check job files.", ("tfsteps validate jobs/*.yaml --system kubeflow",)),
         "schema": _Command(
             "files", "Print the JSON schema of job files.", ("tfsteps schema --output job.schema.json",)
         ),

@@ -14,6 +14,9 @@ from tfsteps.api.job_input import name_of, read_file
 from tfsteps.api.plan import check, find_system, with_settings
 from tfsteps.cli.place_options import Overrides
 from tfsteps.console.errors import CommandError
+from tfsteps.console.messages import say
+from tfsteps.launcher.exit_codes import ExitCode
+from tfsteps.spec import SpecError
 from tfsteps.spec.notation import to_plain
 from tfsteps.systems import registry
 
@@ -77,7 +80,9 @@ def _starter(template: Template, name: str, job: str) -> bytes:
 
 
 def validate(
-    job: Annotated[str, typer.Argument(metavar="JOB", help="The job file, YAML or JSON; `-` reads standard input.")],
+    jobs: Annotated[
+        list[str], typer.Argument(metavar="FILE...", help="Job files, YAML or JSON; `-` reads standard input.")
+    ],
     *,
     system: Annotated[
         str | None, typer.Option(metavar="NAME", help="Check too that this job system can run it.")
@@ -87,20 +92,33 @@ def validate(
     ] = False,
     overrides: Overrides = None,
 ) -> None:
-    """Check a job file.
+    """Check job files.
 
-    Every problem is printed with its line. Exits 2 if there is any. With a system on Kubernetes, the job also gets the
-    platform settings of the file that TFSTEPS_SETTINGS names.
+    Every problem is printed with its file and line. Exits 2 if there is any. With a system on Kubernetes, a job also
+    gets the platform settings of the file that TFSTEPS_SETTINGS names.
     """
-    job_input = read_file(job, overrides or ())
-    if system is not None:
-        chosen = find_system(system)
-        job_input = msgspec.structs.replace(job_input, job=with_settings(chosen, job_input.job, dry_run=True))
-        check(job_input, chosen)
-    if show:
-        print(yaml.safe_dump(to_plain(job_input.job), sort_keys=False, allow_unicode=True, width=120), end="")
-        return
-    print(f"{job}: {job_input.job.name} is fine")
+    chosen = None if system is None else find_system(system)
+    code = int(ExitCode.SUCCEEDED)
+    for number, file in enumerate(jobs):
+        try:
+            job_input = read_file(file, overrides or ())
+            if chosen:
+                job_input = msgspec.structs.replace(job_input, job=with_settings(chosen, job_input.job, dry_run=True))
+                check(job_input, chosen)
+        except SpecError as error:
+            say(str(error))
+            code = ExitCode.USAGE
+        except CommandError as error:
+            say(f"error: {error}")
+            code = error.code
+        else:
+            if show:
+                text = yaml.safe_dump(to_plain(job_input.job), sort_keys=False, allow_unicode=True, width=120)
+                print(f"---\n{text}" if number else text, end="")
+            else:
+                print(f"{file}: {job_input.job.name} is fine")
+    if code:
+        raise typer.Exit(code)
 
 
 def schema(

@@ -86,6 +86,19 @@ def test_validate_prints_every_problem_with_its_line(tmp_path):
     assert len(found) >= 3
 
 
+def test_validate_reports_the_problems_of_each_file_and_goes_on(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, text in {"a": GOOD, "b": GOOD.replace("good", "Bad"), "c": GOOD.replace("good", "fine")}.items():
+        (tmp_path / f"{name}.yaml").write_text(text)
+    code, out, err = tfsteps("validate", "a.yaml", "b.yaml", "no.yaml", "c.yaml")
+    assert (code, out) == (2, "a.yaml: good is fine\nc.yaml: fine is fine\n")
+    assert [line for line in err.splitlines() if line.startswith("b.yaml:1: name: ")]
+    assert "error: job file 'no.yaml' does not exist" in err
+    assert said("validate", "a.yaml", "c.yaml") == ["a.yaml: good is fine", "c.yaml: fine is fine"]
+    documents = yaml.safe_load_all(tfsteps("validate", "--show", "a.yaml", "c.yaml")[1])
+    assert [document["name"] for document in documents] == ["good", "fine"]
+
+
 def test_validate_for_a_system_that_is_not_there(tmp_path):
     job = tmp_path / "job.yaml"
     job.write_text(GOOD)
