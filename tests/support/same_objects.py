@@ -53,6 +53,8 @@ def pods(manifest):
 
 
 def containers(manifest):
+    if manifest["kind"] == "TrainJob":
+        yield manifest["spec"]["trainer"]
     for pod in pods(manifest):
         yield from pod["spec"]["containers"]
 
@@ -321,7 +323,23 @@ def _inner_job(inner):
         inner.pop("successPolicy", None)
 
 
+# --- TrainJob
+
+
+def _trainjob(manifest):
+    body = manifest["spec"]
+    if manifest["kind"] != "TrainJob":
+        return
+    for field in ("runtimeRef", "runtimePatches", "activeDeadlineSeconds"):
+        body.pop(field, None)
+    trainer = body["trainer"]
+    trainer["args"] = [*trainer.pop("command", []), *trainer.get("args", [])]
+    trainer["resources"] = trainer.pop("resourcesPerNode", {})
+    trainer.setdefault("numNodes", 1)
+
+
 DIFFERENCES = {
+    "TrainJob: a runtime of tfsteps, which runs the program as arguments; the deadline is the launcher's.": _trainjob,
     "The name has a hash at its end, and the namespace is that of the command.": _names,
     "tfsteps adds labels of its own, and puts the job's labels and annotations on the pods; Istio is off.": _labels,
     "tfsteps sets TF_CONFIG, TFSTEPS_* and PYTHONUNBUFFERED; variables may be in another order.": _variables,

@@ -315,4 +315,28 @@ def _targets(names):
     return [trainers, ["chief"]] if "chief" in names else [trainers]
 
 
-kinds = {"TFJob": tfjobs, "T9k": t9k_jobs, "TfJob v1alpha1": v1alpha1_jobs, "JobSet": jobsets}
+trainjobs = st.fixed_dictionaries(
+    {
+        "apiVersion": st.just("trainer.kubeflow.org/v1alpha1"),
+        "kind": st.just("TrainJob"),
+        "metadata": metadata,
+        "spec": st.fixed_dictionaries(
+            {
+                "runtimeRef": st.just({"name": "tensorflow-distributed", "kind": "ClusterTrainingRuntime"}),
+                "trainer": st.fixed_dictionaries(
+                    {"image": st.just("registry.example/a:1"), "command": st.lists(words, min_size=1, max_size=2)},
+                    optional={
+                        "numNodes": st.integers(1, 4),
+                        "args": st.lists(words, max_size=2),
+                        "env": st.lists(variables, max_size=3, unique_by=lambda item: item["name"]),
+                        "resourcesPerNode": resources.filter(bool),
+                    },
+                ),
+            },
+            optional={"suspend": st.booleans(), "activeDeadlineSeconds": seconds},
+        ),
+    }
+)
+
+
+kinds = {"TFJob": tfjobs, "T9k": t9k_jobs, "TfJob v1alpha1": v1alpha1_jobs, "JobSet": jobsets, "TrainJob": trainjobs}
