@@ -1,5 +1,6 @@
 """Real TensorFlow on a real cluster, each job system with the topologies that its TF_CONFIG must serve."""
 
+import ast
 import re
 
 import pytest
@@ -8,6 +9,7 @@ from tests.conformance.control_channel import WAIT_FOR_RELEASE, release
 from tests.conformance.environment import Environment
 from tests.conformance.systems import SYSTEMS
 from tests.conformance.verdicts import SHARED
+from tests.support.notebook import executed
 from tfsteps.kube import access
 from tfsteps.kube.client import Api
 from tfsteps.runs.events import ReplicaState, State
@@ -28,6 +30,16 @@ def environment(request, kubeconfig, build, tmp_path):
 def launch(environment, **job):
     fields = {"volumes": SHARED, "output_dir": "/shared/tfsteps-conformance/{run_id}", "env": _ENV, **job}
     return environment.launch(fields, run=environment.namespace)
+
+
+def test_the_notebook_of_the_documentation(kubeconfig, build, tmp_path, monkeypatch):
+    with Environment(SYSTEMS[0], Api(access.find()), build("train"), tmp_path / "environment") as environment:
+        place = {"on": "kubernetes", "namespace": environment.namespace, "image": environment.image}
+        monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+        cells, live = executed(monkeypatch, tmp_path, **place)
+    assert ast.literal_eval(cells["fast"]["text/plain"])["replicas"] == 2
+    assert any("running" in page for page in live["slow"])
+    assert "input args --rate" in cells["compare"]["text/html"]
 
 
 def test_multi_worker_mirrored(environment):
