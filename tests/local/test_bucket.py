@@ -1,4 +1,4 @@
-"""A job whose outputs are in a bucket of an object store on this machine."""
+"""A job whose outputs are in a bucket of an object store on this machine; code that TensorFlow reads."""
 
 import contextlib
 import json
@@ -12,8 +12,12 @@ import pytest
 import yaml
 
 from tests.support import gcs, s3
+from tests.support.code_store import fetch
 from tests.support.waiting import until
 from tests.unit.cli.command import COMMAND
+from tfsteps.runs import code_archive, code_bucket
+from tfsteps.spec import CodeSource
+from tfsteps.tensorboard.object_store import open_object
 from tfsteps.tensorboard.process import TensorBoard
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -83,3 +87,27 @@ def test_metrics_and_curves_of_a_job_come_from_its_bucket(scheme, tmp_path, monk
             query = urllib.parse.urlencode({"run": "train", "tag": "loss"})
             points = get(f"{board.url}data/plugin/scalars/scalars?{query}")
         assert [step for _, step, _ in points] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("scheme", ["s3", "gs"])
+def test_code_is_uploaded_to_a_bucket(scheme, tmp_path, monkeypatch):
+    (tmp_path / "train.py").write_text("print('shipped')")
+    code = CodeSource(digest=code_archive.pack(tmp_path).digest, bucket=f"{scheme}://runs/code")
+    with object_store(scheme, monkeypatch):
+        assert code_bucket.upload(code)
+        file, _ = open_object(f"{scheme}://runs/code/{code.digest}.tar.gz")
+        assert file.read() == code_archive.read(code.digest)
+
+
+@pytest.mark.tensorflow
+def test_replicas_read_code_of_other_buckets_by_tensorflow(tmp_path):
+    for name in ("program", "it"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "program" / "train.py").write_text("print('shipped')")
+    code = CodeSource(digest=code_archive.pack(tmp_path / "program").digest, bucket=f"file://{tmp_path}/it")
+    done = fetch(code, tmp_path / "none", "-I")
+    assert "No such file or directory; replicas need the credentials" in done.stderr.splitlines()[-1]
+    (tmp_path / "it" / f"{code.digest}.tar.gz").write_bytes(code_archive.read(code.digest))
+    done = fetch(code, tmp_path / "new", "-I")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "new" / "train.py").exists()

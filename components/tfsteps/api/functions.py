@@ -63,6 +63,7 @@ def run(
     name: str | None = None,
     image: str | None = None,
     code: str | os.PathLike[str] | None = None,
+    code_bucket: str | None = None,
     overrides: Sequence[str] = (),
     on: str | None = None,
     system: str | None = None,
@@ -90,6 +91,7 @@ def run(
         name: The job's name; None = that of the program.
         image: Container image of every role, on a cluster.
         code: Folder with the files of the program; None = none are shipped.
+        code_bucket: The URL of a folder of a bucket by which they reach the replicas; None = a ConfigMap.
         overrides: Fields of the job to override, each `PATH=VALUE` as for `--set`.
         on: local, kubernetes, or a platform's name; None = local.
         system: The job system; None = local, or on a cluster what fits it.
@@ -107,7 +109,7 @@ def run(
         RunFailed: The job did not succeed.
         CommandError: It could not be launched, or could not be followed to its end.
     """
-    options = JobOptions(workers, ps, chief, name, image, None if code is None else os.fspath(code))
+    options = JobOptions(workers, ps, chief, name, image, None if code is None else os.fspath(code), code_bucket)
     with _commands() as said:
         source = _job_input(job, command, options, overrides)
         chosen, place = choose(on, system, context, namespace)

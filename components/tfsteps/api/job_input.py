@@ -51,6 +51,7 @@ class JobOptions(msgspec.Struct, frozen=True):
         name: The job's name.
         image: Container image of every role.
         code: Folder with the files of the program.
+        code_bucket: The URL of a folder of a bucket that these files reach the replicas by.
     """
 
     workers: int | None = None
@@ -59,11 +60,16 @@ class JobOptions(msgspec.Struct, frozen=True):
     name: str | None = None
     image: str | None = None
     code: str | None = None
+    code_bucket: str | None = None
 
     @property
     def used(self) -> list[str]:
         """The options that the user wrote."""
-        return [f"--{name}" for name, value in msgspec.structs.asdict(self).items() if value not in (None, False)]
+        return [_option(name) for name, value in msgspec.structs.asdict(self).items() if value not in (None, False)]
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def read_file(file: str, overrides: Sequence[str] = ()) -> JobInput:
@@ -109,14 +115,20 @@ def read_command(command: Sequence[str], options: JobOptions, overrides: Sequenc
     plain: dict[str, Any] = {"name": _name(command) if options.name is None else options.name}
     if options.image is not None:
         plain["image"] = options.image
+    if options.code_bucket is not None and options.code is None:
+        raise CommandError(
+            f"--code-bucket {options.code_bucket} says how the files of --code reach the replicas; add --code FOLDER"
+        )
     if options.code is not None:
-        plain["code"] = options.code
+        bucket = {} if options.code_bucket is None else {"bucket": options.code_bucket}
+        plain["code"] = {"folder": options.code, **bucket} if bucket else options.code
     plain |= {"command": list(command), "roles": roles}
     origins: dict[spec.Path, str] = {
         ("command",): "--",
         ("name",): "--name",
         ("image",): "--image",
         ("code",): "--code",
+        ("code", "bucket"): "--code-bucket",
     }
     origins |= {("roles", role, "image"): "--image" for role in roles}
     origins |= {("roles", "worker", "replicas"): "--workers", ("roles", "ps"): "--ps"}
@@ -154,7 +166,7 @@ def read(file: str | None, command: Sequence[str] | None, options: JobOptions, o
 
 def _written(options: JobOptions) -> list[str]:
     """Return the options as a command line has them."""
-    used = ((f"--{name}", value) for name, value in msgspec.structs.asdict(options).items())
+    used = ((_option(name), value) for name, value in msgspec.structs.asdict(options).items())
     return [
         word
         for name, value in used

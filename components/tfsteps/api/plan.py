@@ -14,7 +14,7 @@ from tfsteps.backends.records import record_of
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say
 from tfsteps.engines.registry import find_pipeline
-from tfsteps.runs import code_archive, store
+from tfsteps.runs import code_archive, code_bucket, store
 from tfsteps.runs.code_archive import CodeError
 from tfsteps.runs.identity import Identity, name_problem, new_run_id
 from tfsteps.runs.location import Location
@@ -97,7 +97,7 @@ def make_plan(
     Raises:
         SpecError: The job is wrong, this system cannot run it, or the platform's settings refuse it.
         LaunchError: Whether the platform has settings is not known.
-        CommandError: Something else is wrong, or the task is running already.
+        CommandError: Something else is wrong, the code cannot be uploaded, or the task is running already.
     """
     where = {"context": place.context, "namespace": place.namespace} if place.on == Location.KUBERNETES else {}
     job = job_input.job
@@ -111,6 +111,12 @@ def make_plan(
     attempt = _next_attempt(run, task, Place() if dry_run else place, system.name, adopt=adopt, replace=replace)
     identity = Identity(run=run, task=task, attempt=attempt)
     here = job_input.base_dir
+    if place.on == Location.KUBERNETES and not dry_run and (source := job.code_source) and source.bucket:
+        try:
+            if code_bucket.upload(source):
+                say(f"code uploaded to {code_bucket.url_of(source)}")
+        except (CodeError, OSError) as error:
+            raise CommandError(str(error)) from error
     return Plan(job, identity, system, here, system.places(job, identity, here))
 
 

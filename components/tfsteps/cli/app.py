@@ -115,7 +115,7 @@ _GROUPS: dict[str, dict[str, _Command]] = {
         "init": _Command(
             "files",
             "Write a first job that runs at once.",
-            ("tfsteps init mnist", "tfsteps init mnist --template keras"),
+            ("tfsteps init mnist", "tfsteps init mnist --template keras", "tfsteps init --dockerfile mnist"),
         ),
         "import": _Command(
             "import_",

@@ -39,7 +39,8 @@ def print_job_file(plan: Plan) -> None:
     import yaml  # noqa: PLC0415  as above
 
     source = plan.job.code_source  # the folder, not its hash: the file may be used on another machine
-    job = msgspec.structs.replace(plan.job, code=source and source.folder)
+    code = msgspec.structs.replace(source, digest=None) if source and source.bucket else source and source.folder
+    job = msgspec.structs.replace(plan.job, code=code)
     text = yaml.safe_dump(
         msgspec.to_builtins(job), sort_keys=False, allow_unicode=takes_any(sys.stdout), default_flow_style=None
     )

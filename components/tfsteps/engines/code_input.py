@@ -10,16 +10,18 @@ from tfsteps.engines.unclear import REFERENCE
 from tfsteps.spec.problems import Problem, SpecError
 
 CODE = "code"
-_PACKED = re.compile(r"[0-9a-f]{64}:.*")
+_PACKED = re.compile(r"[0-9a-f]{64}[:@].*")  # with the archive itself, or the bucket that has it
 
 
 def with_packed_code(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the inputs of a step with the folder that `code`, or `code` of `spec`, names as packed text.
 
+    With a bucket, the folder is uploaded, and the text is its hash and the bucket.
+
     Relative folders start from the current one. References, and text that is packed already, stay as they are.
 
     Raises:
-        CodeError: The folder cannot be packed, or is too large for a pipeline.
+        CodeError: The folder cannot be packed, is too large for a pipeline, or cannot be uploaded to its bucket.
     """
     value, spec, inputs = inputs.get(CODE), inputs.get("spec"), dict(inputs)
     if isinstance(spec, Mapping) and CODE in spec:
@@ -37,11 +39,20 @@ def with_packed_code(inputs: Mapping[str, Any]) -> dict[str, Any]:
 def _packed(source: Mapping[str, Any]) -> str:
     import msgspec  # noqa: PLC0415  authors of pipelines without code import neither this nor the rest
 
-    from tfsteps.runs import code_archive  # noqa: PLC0415
+    from tfsteps.runs import code_archive, code_bucket  # noqa: PLC0415
     from tfsteps.spec import CodeSource  # noqa: PLC0415
 
-    resolved, _ = code_archive.resolve(msgspec.convert(dict(source), CodeSource), pathlib.Path.cwd())
-    return code_archive.to_text(resolved.digest or "")
+    try:
+        declared = msgspec.convert(dict(source), CodeSource)
+    except msgspec.ValidationError as error:
+        raise code_archive.CodeError(
+            f"code {dict(source)!r} is wrong: {error}; write a folder, or {_FIELDS}"
+        ) from error
+    resolved, _ = code_archive.resolve(declared, pathlib.Path.cwd())
+    if not resolved.bucket:
+        return code_archive.to_text(resolved.digest or "")
+    code_bucket.upload(resolved)
+    return f"{resolved.digest}@{resolved.bucket}"
 
 
 def unpacked_code(inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -54,6 +65,8 @@ def unpacked_code(inputs: Mapping[str, Any]) -> dict[str, Any]:
 
     if not (text := inputs.get(CODE)):
         return {}
+    if _PACKED.fullmatch(text) and "@" in text[64:65]:
+        return {CODE: {"digest": text[:64], "bucket": text[65:]}}
     try:
         return {CODE: {"digest": code_archive.from_text(text)}}
     except (code_archive.CodeError, OSError) as error:
@@ -68,4 +81,5 @@ def input_problems(text: str) -> list[Problem]:
     return [Problem(path=(CODE,), value=repr(text[:40]), wrong=wrong, fix=_FIX)]
 
 
+_FIELDS = "{'folder': '.', 'bucket': 's3://bucket/folder'}"
 _FIX = "Call the step of tfsteps.kfp or tfsteps.argo with the folder, which packs it when the pipeline is compiled"

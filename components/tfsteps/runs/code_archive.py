@@ -38,6 +38,7 @@ INLINE_BYTES = 48 << 10
 _MOST_BYTES, _MOST_FILES = 256 << 20, 10_000  # of the files before they are compressed
 _UNUSED_SECONDS = 90 * 86400.0
 _SHOWN = 5
+_FIX = f"list what the program does not read in {IGNORE_FILE}, and mount data from a volume"
 _NEVER = {".git", ".hg", ".svn"}
 _LEFT_OUT = {
     "may hold a secret": (
@@ -88,7 +89,8 @@ def resolve(source: CodeSource, base_dir: pathlib.Path) -> tuple[CodeSource, Pac
         OSError: The archive cannot be written.
     """
     if source.digest:
-        read(source.digest)
+        if not source.bucket:  # else it was uploaded where it was packed
+            read(source.digest)
         return source, None
     packed = pack(base_dir / source.folder)
     return msgspec.structs.replace(source, digest=packed.digest), packed
@@ -119,6 +121,17 @@ def pack(folder: pathlib.Path) -> Packed:
     digest = hashlib.sha256(plain).hexdigest()
     size = _keep(digest, gzip.compress(plain, mtime=0))
     return Packed(digest, len(files), size, tuple(left_out))
+
+
+def docker_patterns() -> list[str]:
+    """Return what is left out of each folder, in the form of `.dockerignore`, whose patterns begin at the top."""
+    patterns = itertools.chain(sorted(_NEVER), *_LEFT_OUT.values())
+    return [f"**/{pattern.rstrip('/')}" for pattern in patterns]
+
+
+def kept(digest: str) -> bool:
+    """Return whether this machine keeps the archive of a digest."""
+    return _path(digest).exists()
 
 
 def read(digest: str) -> bytes:
@@ -159,7 +172,7 @@ def to_text(digest: str) -> str:
     archive = read(digest)
     if len(archive) > INLINE_BYTES:
         wrong = f"the code is {_kib(len(archive))} packed, and a step of a pipeline takes at most {_kib(INLINE_BYTES)}"
-        raise CodeError(f"{wrong}; the largest files: {largest(digest)}; {reduce_hint()}, or build an image")
+        raise CodeError(f"{wrong}; the largest files: {largest(digest)}; {reduce_hint()}")
     return f"{digest}:{base64.b64encode(archive).decode()}"
 
 
@@ -183,8 +196,8 @@ def from_text(text: str) -> str:
 
 
 def reduce_hint() -> str:
-    """Return how to make an archive smaller, for a message."""
-    return f"list what the program does not read in {IGNORE_FILE}"
+    """Return what to do about an archive that is too large, for a message."""
+    return f"{_FIX}, name a bucket for it (`code.bucket`, `--code-bucket URL`), or build an image"
 
 
 def _kib(size: int) -> str:
@@ -271,7 +284,7 @@ def _check_size(folder: pathlib.Path, root: pathlib.Path, files: Sequence[str]) 
     total = sum(size for size, _ in sizes)
     if total > _MOST_BYTES or len(files) > _MOST_FILES:
         wrong = f"has {len(files)} files of {_kib(total)}; at most {_MOST_FILES} of {_kib(_MOST_BYTES)} are possible"
-        raise CodeError(f"code folder {folder} {wrong}; the largest: {_largest(sizes)}; {reduce_hint()}")
+        raise CodeError(f"code folder {folder} {wrong}; the largest: {_largest(sizes)}; {_FIX}")
 
 
 def _largest(sizes: Iterable[tuple[int, str]]) -> str:

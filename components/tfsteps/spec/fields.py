@@ -64,6 +64,14 @@ Digest = Annotated[
         description="a SHA-256 hash, 64 hexadecimal digits in lower case",
     ),
 ]
+CodeBucket = Annotated[
+    str,
+    Meta(
+        pattern=r"^(s3|gs|https?)://[^\s/@?#]+(/[^\s?#]*)?$",
+        description="the URL of a folder, without credentials: s3://, gs://, or a server that takes PUT at http(s)://",
+        examples=["s3://team/code"],
+    ),
+]
 ResourceName = Annotated[
     str,
     Meta(

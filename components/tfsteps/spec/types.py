@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from tfsteps.spec.fields import (
+    CodeBucket,
     Count,
     Digest,
     Filled,
@@ -222,10 +223,14 @@ class CodeSource(_Base, frozen=True):
         folder: The folder, relative to that of the job file.
         digest: SHA-256 of the packed files. tfsteps sets it when it packs the folder. If it is set, the files that were
             packed then are used, and no folder is read.
+        bucket: Folder that the packed files are uploaded to, under the name of their hash, and fetched from by the
+            replicas: s3://, gs://, or http(s):// of a server that takes PUT without credentials. The image needs `sh`
+            and Python, and the replicas the credentials of the bucket. Empty = a ConfigMap. Local runs do not use it.
     """
 
     folder: Filled = "."
     digest: Digest | None = None
+    bucket: CodeBucket | None = None
 
 
 class TrainingJob(_Base, frozen=True):
@@ -240,8 +245,8 @@ class TrainingJob(_Base, frozen=True):
         args: Arguments that follow `command`.
         code: Files of the program that the replicas get, so that a stock image is enough: a folder such as `.`, or a
             mapping. On a cluster a ConfigMap of the job carries them, at most 700 KiB compressed, and the image needs
-            `sh` and `tar`. Programs start in the unpacked folder, TFSTEPS_CODE_DIR. Empty = the image has the program;
-            local runs use the job file's folder as it is.
+            `sh` and `tar`; a `bucket` takes more. Programs start in the unpacked folder, TFSTEPS_CODE_DIR. Empty = the
+            image has the program; local runs use the job file's folder as it is.
         working_dir: Working directory. Empty = the image's; in local runs, the job file's folder. With `code`, it is
             the unpacked folder, and a relative path starts from there.
         env: Environment variables. A value is text, or comes from a Secret, ConfigMap or pod field. In `command`,

@@ -1,4 +1,4 @@
-"""Event files in buckets, read with what the image of TensorBoard has: boto3 for `s3://`, fsspec with gcsfs for `gs://`.
+"""Objects in buckets, such as event files: boto3 for `s3://`, fsspec with gcsfs for `gs://`, as in TensorBoard's image.
 
 The clients find their credentials as they always do: variables, files, the service account of a pod.
 """
@@ -92,6 +92,18 @@ def open_object(uri: str) -> tuple[IO[bytes], int]:
             return bytes(files.cat_file(path, start=start, end=end))
 
     return io.BufferedReader(_Object(fetch, size), _BUFFER), size
+
+
+@_as_os_error
+def put_object(uri: str, content: bytes) -> None:
+    """Write an object, whole or not at all."""
+    set_endpoints()
+    if uri.startswith("s3://"):
+        bucket, key = _bucket_and_key(uri)
+        _s3().put_object(Bucket=bucket, Key=key, Body=content)
+    else:
+        files, path = _fsspec(uri)
+        files.pipe_file(path, content)
 
 
 class _Object(io.RawIOBase):

@@ -6,6 +6,7 @@ import pathlib
 import pytest
 from hera.workflows import DAG, Workflow
 
+from tests.support.code_store import served
 from tests.support.kfp_compiler import compiled
 from tfsteps import argo
 from tfsteps.engines.argo.inputs import problems as argo_problems
@@ -49,6 +50,25 @@ def test_argo_workflows_carry_the_code(folder):
         argo.train("fit", code=".", **FIELDS)
         argo.train("again", spec={"code": "."}, **FIELDS)
     assert workflow.to_yaml().count(digest(folder)) == 2
+
+
+def test_pipelines_carry_the_bucket_of_the_code(folder, tmp_path):
+    pathlib.Path("weights").write_bytes(os.urandom(60_000))
+    with served() as (store, address):
+        source = {"folder": ".", "bucket": f"{address}/code"}
+
+        def pipeline():
+            train(code=source, **FIELDS)
+            train(spec={"code": source}, **FIELDS)
+
+        text = compiled(pipeline, tmp_path)
+    packed = f"{digest(folder)}@{address}/code"
+    assert text.count(packed) == 2
+    assert lint.problems(text) == []
+    assert [*store.objects.values()] == [code_archive.read(digest(folder))]
+    assert unpacked_code({"code": packed}) == {"code": {"digest": digest(folder), "bucket": f"{address}/code"}}
+    with pytest.raises(code_archive.CodeError, match=r"code \{'bucket': 'ftp://a'\} is wrong"):
+        with_packed_code({"code": {"bucket": "ftp://a"}})
 
 
 def test_references_and_packed_text_stay(folder):

@@ -1,9 +1,11 @@
 """The commands that write or check files: `init`, `validate`, `schema`."""
 
 import enum
+import json
 import pathlib
 import re
 import shlex
+from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
@@ -16,12 +18,15 @@ from tfsteps.cli.place_options import Overrides
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say
 from tfsteps.launcher.exit_codes import ExitCode
+from tfsteps.runs import code_archive
 from tfsteps.spec import SpecError
+from tfsteps.spec.fields import Image
 from tfsteps.spec.notation import to_plain
 from tfsteps.systems import registry
 
 _STARTER = pathlib.Path(__file__).parents[1] / "starter"
 _STARTER_FILES = ("job.yaml", "train.py")
+_BASE, _CMD = "tensorflow/tensorflow:2.18.0", '["python", "train.py"]'  # of the Dockerfile
 
 
 class Template(enum.StrEnum):
@@ -48,21 +53,41 @@ def init(
             "workers."
         ),
     ] = Template.MIRRORED,
+    dockerfile: Annotated[
+        bool,
+        typer.Option(
+            "--dockerfile",
+            help="Also write Dockerfile, .dockerignore and requirements.txt, to build an image of the folder; in a "
+            "folder with a job.yaml only these.",
+        ),
+    ] = False,
+    base: Annotated[
+        str | None, typer.Option(metavar="IMAGE", help="With --dockerfile: the base.", show_default=_BASE)
+    ] = None,
 ) -> None:
     """Write a first job that runs at once.
 
     job.yaml, and the train.py that its replicas run. The job has the name of the folder. Nothing is overwritten.
     """
-    for name in _STARTER_FILES:
+    if base is not None and not dockerfile:
+        raise CommandError(f"--base {base} is for --dockerfile; add it, or leave it out")
+    has_job = dockerfile and (folder / "job.yaml").is_file()
+    command = read_file(str(folder / "job.yaml")).job.command if has_job else ()
+    files = {} if has_job else {name: _starter(template, name, folder.name) for name in _STARTER_FILES}
+    if dockerfile:
+        files |= _docker_files(base, command or ())
+        if (folder / "requirements.txt").is_file():  # of the user's program
+            del files["requirements.txt"]
+    for name in files:
         if (folder / name).exists():
             raise CommandError(
                 f"{folder / name} exists and is left as it is; choose another folder: `tfsteps init FOLDER`"
             )
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name in _STARTER_FILES:
+        for name, content in files.items():
             with (folder / name).open("xb") as file:
-                file.write(_starter(template, name, folder.name))
+                file.write(content)
             print(folder / name)
     except OSError as error:
         raise CommandError(f"folder {str(folder)!r} cannot be written: {error}; choose another one") from error
@@ -77,6 +102,28 @@ def _starter(template: Template, name: str, job: str) -> bytes:
     own = re.compile(rb"^name: (.+)$", re.MULTILINE).search(text)
     assert own
     return re.sub(rb"(^name: |/)" + own[1] + rb"(?=$|:1$)", rb"\g<1>" + stem.encode(), text, flags=re.MULTILINE)
+
+
+def _docker_files(base: str | None, command: Sequence[str]) -> dict[str, bytes]:
+    """Return Dockerfile, .dockerignore and requirements.txt; an empty command is that of the starter."""
+    dockerfile = (_STARTER / "docker" / "Dockerfile").read_text(encoding="utf-8")
+    if base is not None:
+        try:
+            msgspec.convert(base, Image)
+        except msgspec.ValidationError as error:
+            wrong = "is no image reference: [registry/]name[:tag][@sha256:digest], in lower case"
+            raise CommandError(f"--base {base!r} {wrong}; correct it") from error
+        dockerfile = dockerfile.replace(f"ARG BASE={_BASE}", f"ARG BASE={base}")
+    if command:
+        dockerfile = dockerfile.replace(_CMD, json.dumps([*command]))
+    ignored = "".join(f"{line}\n" for line in code_archive.docker_patterns())
+    ours = "# What the image does not need, and what may hold a secret\nDockerfile\n.dockerignore\n"
+    requirements = (_STARTER / "docker" / "requirements.txt").read_bytes()
+    return {
+        "Dockerfile": dockerfile.encode(),
+        ".dockerignore": f"{ours}{ignored}".encode(),
+        "requirements.txt": requirements,
+    }
 
 
 def validate(

@@ -80,6 +80,14 @@ def run(
             help="With `-- COMMAND`: ship this folder to the replicas, which start in it. The image needs no program.",
         ),
     ] = None,
+    code_bucket: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="With --code: upload the folder to s3://, gs:// or http(s)://, where replicas fetch it, in place of a "
+            "ConfigMap, which takes 700 KiB.",
+        ),
+    ] = None,
     on: Annotated[
         str | None, on_option("Processes of this machine, jobs of a cluster, or jobs of a platform.", "local")
     ] = None,
@@ -122,7 +130,7 @@ def run(
         )
     board = TensorBoardChoice(tensorboard, keep_tensorboard)
     board.check(place.on)
-    options = JobOptions(workers, ps, chief, name, image, code)
+    options = JobOptions(workers, ps, chief, name, image, code, code_bucket)
     source = job_input.read(job, ctx.meta.get(_COMMAND), options, overrides or ())
     plan = make_plan(
         source,

@@ -57,7 +57,8 @@ def train(
         command: Program and its first arguments. Empty = the image's entrypoint; local runs require a command.
         args: Further arguments. An empty list removes those of `spec`.
         code: Folder with the files of the program, such as `.`: packed when the pipeline is compiled, at most 48 KiB
-            compressed, and unpacked in each replica, which starts there. The image then needs no program.
+            compressed, and unpacked in each replica, which starts there. The image then needs no program. A mapping of
+            `folder` and `bucket` takes more: it is uploaded when the pipeline is compiled.
         env: Environment variables, added to those of `spec`.
         chief: Number of chiefs: 0 or 1. 0 removes the chief of `spec`.
         workers: Number of workers. 0 removes those of `spec`.

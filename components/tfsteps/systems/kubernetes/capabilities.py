@@ -19,7 +19,7 @@ def of_pods(system: str) -> dict[str, Capability]:
     """
     return {
         "entrypoint": native("a container without a command"),
-        "code": done("a ConfigMap of the job, which each replica unpacks before its command"),
+        "code": done("a ConfigMap of the job, or an object of a bucket, which each replica unpacks before its command"),
         "role_templates": native("each role has its own pod template"),
         "env_sources": native("the pods' env"),
         "volumes": native("the pods' volumes"),

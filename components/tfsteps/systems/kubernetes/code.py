@@ -1,13 +1,17 @@
-"""The code of a job on Kubernetes: a ConfigMap that the job owns, unpacked by each replica before its program."""
+"""The code of a job on Kubernetes: each replica unpacks it before its program.
+
+It is in a ConfigMap that the job owns, or in a bucket to which it was uploaded where it was packed.
+"""
 
 import base64
+import pathlib
 import posixpath
 import shlex
 from typing import Any
 
 import msgspec
 
-from tfsteps.runs import code_archive
+from tfsteps.runs import code_archive, code_bucket
 from tfsteps.runs.code_archive import CodeError
 from tfsteps.runs.identity import Identity, short_hash
 from tfsteps.spec import CodeSource, Problem, ResolvedRole, TrainingJob
@@ -43,27 +47,27 @@ def with_code(job: TrainingJob, identity: Identity) -> TrainingJob:
     if source is None:
         return job
     roles = {
-        name: msgspec.structs.replace(role, command=_unpacking(resolved), working_dir=_absolute(resolved))
+        name: msgspec.structs.replace(role, command=_unpacking(source, resolved), working_dir=_absolute(resolved))
         for (name, role), resolved in zip(job.roles.items(), job.resolved_roles().values(), strict=True)
     }
-    volume = Volume(mount=_MOUNT, config_map=_name(source, identity), read_only=True)
+    volumes = [] if source.bucket else [Volume(mount=_MOUNT, config_map=_name(source, identity), read_only=True)]
     return msgspec.structs.replace(
         job,
         roles=msgspec.structs.replace(job.roles, **roles),
         working_dir=None,
         env={FOLDER_VARIABLE: _FOLDER, **job.env},
-        volumes=(*job.volumes, volume),
+        volumes=(*job.volumes, *volumes),
     )
 
 
 def config_maps(job: TrainingJob, identity: Identity, namespace: str) -> list[dict[str, Any]]:
-    """Return the ConfigMap with the code of a job; empty if it has no code. It is created as a dependent of the job.
+    """Return the ConfigMap with the code of a job; empty if it has none, or in a bucket. It is a dependent of the job.
 
     Raises:
         LaunchError: The code was not packed, or is too large.
     """
     source = job.code_source
-    if source is None:
+    if source is None or source.bucket:
         return []
     try:
         archive = code_archive.read(_digest(source))
@@ -71,9 +75,8 @@ def config_maps(job: TrainingJob, identity: Identity, namespace: str) -> list[di
         raise LaunchError(str(error), retryable=False) from error
     if len(archive) > MOST_BYTES:
         wrong = f"code is {len(archive) >> 10} KiB packed, and a ConfigMap takes at most {MOST_BYTES >> 10} KiB"
-        hint = f"{code_archive.reduce_hint()}, mount data from a volume, or build an image"
         largest = code_archive.largest(_digest(source))
-        raise LaunchError(f"{wrong}; the largest files: {largest}; {hint}", retryable=False)
+        raise LaunchError(f"{wrong}; the largest files: {largest}; {code_archive.reduce_hint()}", retryable=False)
     labels = {**job.labels, **identity.labels()}
     return [
         {
@@ -105,11 +108,19 @@ def _absolute(role: ResolvedRole) -> str | None:
     return role.working_dir if role.working_dir and posixpath.isabs(role.working_dir) else None
 
 
-def _unpacking(role: ResolvedRole) -> list[str]:
+def _unpacking(source: CodeSource, role: ResolvedRole) -> list[str]:
     """Return a role's command, preceded by a shell that unpacks the code, and that the program then replaces."""
     unpack = f"mkdir -p {_FOLDER} && tar -xzof {_MOUNT}/{_FILE} -C {_FOLDER}"
+    needs = "tar"
+    if source.bucket:
+        program = pathlib.Path(__file__).with_name("fetch_code.py").read_text(encoding="utf-8")
+        words = shlex.join([program, code_bucket.url_of(source), _digest(source), _FOLDER])
+        unpack = f'"$(command -v python3 || echo python)" -c {words}'
+        needs = "Python"
     folder = posixpath.normpath(posixpath.join(_FOLDER, role.working_dir or ""))
     enter = "" if _absolute(role) else f" && cd {shlex.quote(folder)}"
-    wrong = f"tfsteps: the code cannot be used, see above; the image needs tar, and a user who may write to {_FOLDER}"
+    wrong = (
+        f"tfsteps: the code cannot be used, see above; the image needs {needs}, and a user who may write to {_FOLDER}"
+    )
     script = f"{unpack}{enter} || {{ echo {shlex.quote(wrong)} >&2; exit 1; }}; "
     return ["sh", "-c", escaped(script) + 'exec "$@"', "tfsteps", *role.command]

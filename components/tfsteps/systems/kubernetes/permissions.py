@@ -44,7 +44,11 @@ def needed(resource: Resource, job: TrainingJob, more: Iterable[Permission] = ()
     """
     permissions = [Permission(verb, resource) for verb in ("get", "create", "list", "watch", "patch", "delete")]
     permissions += [Permission("list", PODS), Permission("watch", PODS), Permission("get", PODS, "log"), *more]
-    permissions += [Permission(verb, CONFIG_MAPS) for verb in ("get", "create")] if job.code else []
+    permissions += (
+        [Permission(verb, CONFIG_MAPS) for verb in ("get", "create")]
+        if job.code_source and not job.code_source.bucket
+        else []
+    )
     return [*permissions, Permission("delete", PODS)] if job.on_end in (None, "delete_pods") else permissions
 
 

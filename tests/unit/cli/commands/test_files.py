@@ -5,6 +5,7 @@ import json
 
 import pytest
 import yaml
+from pathspec import GitIgnoreSpec
 
 from tests.unit.cli.command import refused, said, tfsteps
 from tfsteps import spec
@@ -43,6 +44,50 @@ def test_no_template_is_the_mirrored_one(tmp_path):
     assert tfsteps("init", tmp_path / "b" / "mine", "--template", "mirrored")[0] == 0
     for name in ("job.yaml", "train.py"):
         assert (tmp_path / "a" / "mine" / name).read_text() == (tmp_path / "b" / "mine" / name).read_text()
+
+
+def instructions(dockerfile):
+    """Return (instruction, arguments) of each instruction of a Dockerfile; fails on what is none."""
+    lines = [line for line in dockerfile.read_text().splitlines() if line and not line.startswith("#")]
+    joined = "\n".join(lines).replace("\\\n", " ").splitlines()
+    parsed = [line.split(maxsplit=1) for line in joined]
+    assert {name for name, _ in parsed} <= {"ARG", "FROM", "COPY", "RUN", "WORKDIR", "ENV", "USER", "CMD"}
+    return parsed
+
+
+@pytest.mark.parametrize("base", [None, "acme/tf:2@sha256:" + "0" * 64])
+def test_init_writes_a_dockerfile_that_builds_the_folder(tmp_path, base):
+    folder = tmp_path / "mine"
+    assert tfsteps("init", folder, "--dockerfile", *(["--base", base] if base else []))[0] == 0
+    parsed = instructions(folder / "Dockerfile")
+    assert parsed[:2] == [["ARG", f"BASE={base or 'tensorflow/tensorflow:2.18.0'}"], ["FROM", "${BASE}"]]
+    values = dict(parsed)
+    job = spec.load(folder / "job.yaml", registry.options())
+    assert json.loads(values["CMD"]) == [*job.command]
+    assert int(values["USER"].split(":")[0]) > 0
+    assert values["WORKDIR"] == "/program"
+    sources = [arguments.split()[0] for name, arguments in parsed if name == "COPY"]
+    assert sources == ["requirements.txt", "."]
+    ignored = GitIgnoreSpec.from_lines((folder / ".dockerignore").read_text().splitlines())
+    assert not [*ignored.match_files(["requirements.txt", "train.py", "job.yaml", "lib/words.py"])]
+    secret = [".env", "lib/.env", "a/.ssh/id", ".git/config", "k.pem", "__pycache__/a.pyc", "a/.config/gcloud/x"]
+    assert {*ignored.match_files(secret)} == {*secret}
+
+
+def test_init_adds_a_dockerfile_to_a_folder_with_a_job(tmp_path):
+    (tmp_path / "job.yaml").write_text(GOOD.replace("train.py", "src/main.py"))
+    (tmp_path / "requirements.txt").write_text("pandas==2.2.3\n")
+    code, out, _ = tfsteps("init", tmp_path, "--dockerfile")
+    assert (code, [line.rpartition("/")[2] for line in out.splitlines()]) == (0, ["Dockerfile", ".dockerignore"])
+    assert dict(instructions(tmp_path / "Dockerfile"))["CMD"] == '["python", "src/main.py"]'
+    assert (tmp_path / "requirements.txt").read_text() == "pandas==2.2.3\n"
+    assert "Dockerfile exists and is left as it is" in refused("init", tmp_path, "--dockerfile")
+
+
+def test_a_wrong_base_is_refused_before_anything_is_written(tmp_path):
+    assert "--base 'A B' is no image reference" in refused("init", tmp_path / "a", "--dockerfile", "--base", "A B")
+    assert "--base a:1 is for --dockerfile" in refused("init", tmp_path / "a", "--base", "a:1")
+    assert not (tmp_path / "a").exists()
 
 
 @pytest.mark.parametrize("name", ["job.yaml", "train.py"])

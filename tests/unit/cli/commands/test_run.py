@@ -108,7 +108,7 @@ def test_the_name_is_that_of_the_program(command, name):
         (["--name", "Foo_1", "--", "true"], "--name: name: 'Foo_1' is not allowed here. "),
         (
             ["--system", "jobs", "--dry-run", "--", "true"],
-            "--image: roles.worker.image: is missing. Add `image:` to the job or to the role.\n",
+            "--image: roles.worker.image: is missing. Add `image:` to the job or to the role: a stock image",
         ),
     ],
 )

@@ -9,9 +9,10 @@ import subprocess
 import msgspec
 import pytest
 
+from tests.support.code_store import served
 from tests.support.features import IDENTITY, PLACES
 from tfsteps import spec
-from tfsteps.runs import code_archive
+from tfsteps.runs import code_archive, code_bucket
 from tfsteps.settings.find import VARIABLE
 from tfsteps.spec import CodeSource
 from tfsteps.systems import registry
@@ -39,10 +40,11 @@ def folder(tmp_path):
     return folder
 
 
-def job_of(folder, **fields):
+def job_of(folder, bucket=None, **fields):
     plain = {"name": "a", "image": "tf:2", "command": ["python3", "train.py"], "roles": {"worker": {}}, **fields}
     job = spec.from_plain({**plain, "code": str(folder)}, "test", registry.options())
-    return msgspec.structs.replace(job, code=code_archive.resolve(job.code_source, folder)[0])
+    source, _ = code_archive.resolve(job.code_source, folder)
+    return msgspec.structs.replace(job, code=msgspec.structs.replace(source, bucket=bucket))
 
 
 def planned(system, job):
@@ -62,10 +64,10 @@ def container(objects):
 def run(objects, tmp_path):
     """Run the command of a replica in a folder in which the ConfigMap is mounted; return (exit code, output)."""
     mounted, unpacked = tmp_path / "mounted", tmp_path / "unpacked"
-    [config_map] = [item for item in objects if item["kind"] == "ConfigMap"]
     mounted.mkdir(exist_ok=True)
-    for name, text in config_map["binaryData"].items():
-        (mounted / name).write_bytes(base64.b64decode(text))
+    for config_map in (item for item in objects if item["kind"] == "ConfigMap"):
+        for name, text in config_map["binaryData"].items():
+            (mounted / name).write_bytes(base64.b64decode(text))
     main = container(objects)
     words = [*main["command"], *main.get("args", [])]
     words = [word.replace("/tmp/tfsteps-code", str(unpacked)).replace("/tfsteps-code", str(mounted)) for word in words]
@@ -139,6 +141,39 @@ def test_the_config_map_has_the_labels_of_the_job(folder):
     assert config_map["metadata"]["labels"] == {"run-id": "7f", "task-id": "12", **IDENTITY.labels()}
 
 
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_replica_fetches_its_code_from_a_bucket(system, folder, tmp_path):
+    with served() as (store, address):
+        job = job_of(folder, f"{address}/code", args=["--n", "it's $$x"], working_dir="lib", command=["ls"])
+        code_bucket.upload(job.code)
+        objects = planned(system, job)
+        mounted = '"/tfsteps-code"' in json.dumps(objects)
+        assert ("ConfigMap" in [item["kind"] for item in objects], mounted) == (False, False)
+        job = job_of(folder, f"{address}/code", args=["--n", "it's"])
+        assert run(planned(system, job), tmp_path) == (0, f"shipped {tmp_path / 'unpacked'} --n it's\n")
+        store.objects.clear()
+        exit_code, output = run(planned(system, job), tmp_path)
+    assert exit_code == 1
+    assert "HTTP Error 404" in output
+    assert "tfsteps: the code cannot be used, see above; the image needs Python" in output
+
+
+def test_the_hash_of_the_job_has_the_bucket_and_the_code(folder):
+    def annotation(bucket):
+        return planned("jobs", job_of(folder, bucket))[0]["metadata"]["annotations"]["tfsteps.dev/spec-hash"]
+
+    hashes = [annotation(None), annotation("s3://a"), annotation("s3://b")]
+    (folder / "train.py").write_text("print(2)")
+    assert len({*hashes, annotation("s3://a")}) == 4
+
+
+@pytest.mark.parametrize("bucket", ["team/code", "ftp://a/b", "s3://key:secret@a", "https://a/b?token=1", "s3:///a"])
+def test_a_bucket_that_is_none_is_refused(bucket):
+    fields = {"name": "a", "image": "i", "command": ["a"], "roles": {"worker": {}}}
+    with pytest.raises(spec.SpecError, match=r"code\.bucket: .*without credentials"):
+        spec.from_plain({**fields, "code": {"bucket": bucket}}, "test")
+
+
 def test_roles_keep_their_own_commands(folder, tmp_path):
     roles = {"chief": {"command": ["sh", "-c", "echo chief"]}, "worker": {}}
     first, *_ = objects = planned("kubeflow", job_of(folder, roles=roles))
@@ -165,7 +200,7 @@ def test_code_that_was_not_packed_is_refused():
 def test_too_much_for_a_config_map_is_refused_with_the_largest_files(folder):
     (folder / "weights.bin").write_bytes(os.urandom(800 << 10))
     with pytest.raises(
-        LaunchError, match=r"at most 700 KiB; the largest files: weights.bin \(800 KiB\).*tfstepsignore"
+        LaunchError, match=r"at most 700 KiB; the largest files: weights.bin \(800 KiB\).*tfstepsignore.*code.bucket"
     ):
         planned("jobs", job_of(folder))
 
@@ -177,6 +212,7 @@ def test_only_jobs_with_code_need_the_permission(folder):
     job = job_of(folder)
     assert {"get configmaps", "create configmaps"} <= {*asked(job)}
     assert "create configmaps" not in asked(msgspec.structs.replace(job, code=None))
+    assert "create configmaps" not in asked(job_of(folder, "s3://code"))
 
 
 def test_a_source_is_a_folder_or_a_mapping():

@@ -87,10 +87,16 @@ def pod_template(
     return merged(merged(rendered, job.pod), role.pod)
 
 
+_ADD_IMAGE = (
+    "Add `image:` to the job or to the role: a stock image of TensorFlow with `code: .`, or one that you build; "
+    "`tfsteps init --dockerfile` writes its Dockerfile"
+)
+
+
 def image_problems(job: TrainingJob) -> list[Problem]:
     """Return the roles that have no image: every pod needs one."""
     return [
-        Problem(path=("roles", name, "image"), wrong="is missing", fix="Add `image:` to the job or to the role")
+        Problem(path=("roles", name, "image"), wrong="is missing", fix=_ADD_IMAGE)
         for name, role in job.resolved_roles().items()
         if not role.image
     ]

@@ -1,0 +1,47 @@
+"""Packed code in a bucket or on an HTTP server: uploaded where it is packed, under the name of its hash.
+
+Replicas fetch it before their program, so neither a pipeline nor a ConfigMap has to carry it.
+"""
+
+from tfsteps.runs import code_archive
+from tfsteps.runs.code_archive import CodeError
+from tfsteps.spec import CodeSource
+
+_SECONDS = 60  # without an answer
+
+
+def url_of(source: CodeSource) -> str:
+    """Return the URL of the packed code of a source that has a bucket; empty = it was not packed."""
+    return f"{(source.bucket or '').rstrip('/')}/{source.digest}.tar.gz" if source.digest else ""
+
+
+def upload(source: CodeSource) -> bool:
+    """Upload the packed code of a source that has a bucket, and return True; False = this machine does not keep it.
+
+    Then another machine has packed and uploaded it. Replicas check its hash.
+
+    Raises:
+        CodeError: It cannot be uploaded.
+    """
+    import http.client  # noqa: PLC0415  launchers, which start often, only need `url_of`
+    import urllib.error  # noqa: PLC0415
+    import urllib.request  # noqa: PLC0415
+
+    from tfsteps.tensorboard.object_store import put_object  # noqa: PLC0415
+
+    if not source.digest or not code_archive.kept(source.digest):
+        return False
+    url, archive = url_of(source), code_archive.read(source.digest)
+    try:
+        if url.startswith("http"):
+            request = urllib.request.Request(url, archive, {"Content-Type": "application/gzip"}, method="PUT")  # noqa: S310
+            with urllib.request.urlopen(request, timeout=_SECONDS):  # noqa: S310  the pattern of `bucket` has the schemes
+                return True
+        put_object(url, archive)
+    except (OSError, http.client.HTTPException) as error:
+        fix = "correct code.bucket or the credentials, then launch it again"
+        if isinstance(error, urllib.error.HTTPError):
+            error.close()
+            fix = "the server must allow PUT there without credentials"
+        raise CodeError(f"the code cannot be uploaded to {url}: {error}; {fix}") from error
+    return True

@@ -1,0 +1,72 @@
+"""An HTTP server that keeps what is PUT, and the program of replicas that fetches code from there."""
+
+import contextlib
+import http.server
+import os
+import pathlib
+import subprocess
+import sys
+import threading
+
+from tfsteps.runs import code_bucket
+from tfsteps.systems.kubernetes import fetch_code
+
+
+class Store(http.server.BaseHTTPRequestHandler):
+    """Keeps what is PUT below /code; answers each GET of a path with what is in `failures` for it first."""
+
+    objects: dict[str, bytes]
+    failures: list[int]
+
+    def do_PUT(self):
+        """Keep the content."""
+        content = self.rfile.read(int(self.headers["Content-Length"]))
+        allowed = self.path.startswith("/code/")
+        if allowed:
+            self.objects[self.path] = content
+        self.answer(201 if allowed else 403)
+
+    def do_GET(self):
+        """Answer with it."""
+        if self.failures:
+            self.answer(self.failures.pop(0))
+        elif content := self.objects.get(self.path):
+            self.answer(200, content)
+        else:
+            self.answer(404)
+
+    def answer(self, status, content=b""):
+        """Send an answer."""
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_):
+        """Print nothing."""
+
+
+@contextlib.contextmanager
+def served():
+    """Yield the handler of a server, with its `objects` and `failures`, and its address."""
+    handler = type("Handler", (Store,), {"objects": {}, "failures": []})
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield handler, f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def fetch(source, folder, *options, waits="()", **env):
+    """Run the program as a replica does, without packages of this environment; return its process."""
+    program = pathlib.Path(fetch_code.__file__).read_text().replace("WAITS = (1, 3, 9)", f"WAITS = {waits}")
+    words = [
+        sys.executable,
+        *(options or ["-I", "-S"]),
+        "-c",
+        program,
+        code_bucket.url_of(source),
+        source.digest,
+        folder,
+    ]
+    variables = {"PATH": os.environ["PATH"], "NO_PROXY": "127.0.0.1", **env}
+    return subprocess.run(words, env=variables, capture_output=True, text=True, check=False)

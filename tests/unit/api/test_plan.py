@@ -1,0 +1,48 @@
+"""What is done before a job is created: its code is uploaded."""
+
+import pytest
+
+from tests.support.code_store import served
+from tests.unit.cli.command import refused, tfsteps
+from tests.unit.cli.jobs_on_cluster import kubeconfig
+from tfsteps.api.job_input import JobOptions, read_command
+from tfsteps.api.plan import make_plan
+from tfsteps.backends.errors import CommandError
+from tfsteps.backends.place import Place
+from tfsteps.runs.location import Location
+
+PROGRAM = ["python", "train.py"]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "program").mkdir()
+    (tmp_path / "program" / "train.py").write_text("print(1)")
+    monkeypatch.chdir(tmp_path / "program")
+    return tmp_path
+
+
+def planned(bucket, system="jobs", on=Location.KUBERNETES, **more):
+    job_input = read_command(PROGRAM, JobOptions(image="a:1", code=".", code_bucket=bucket))
+    return make_plan(job_input, system, Place(on), None, None, **more).job.code
+
+
+def test_a_launch_on_a_cluster_uploads_the_code(folder, monkeypatch):
+    with served() as (store, address), kubeconfig(monkeypatch, folder):
+        code = planned(f"{address}/code")
+        assert [*store.objects] == [f"/code/{code.digest}.tar.gz"]
+        store.objects.clear()
+        assert planned(f"{address}/code", dry_run=True) == code
+        assert planned(f"{address}/code", "local", Location.LOCAL) == code
+        assert not store.objects, "neither a dry run nor a local one uploads"
+        with pytest.raises(CommandError, match=r"cannot be uploaded to http.*HTTP Error 403"):
+            planned(f"{address}/else")
+
+
+def test_a_dry_run_prints_the_bucket_and_the_job_file_has_it(folder):
+    options = ("--code", ".", "--code-bucket", "s3://team/code", "--image", "a:1", "--system", "jobs")
+    code, out, err = tfsteps("run", "--dry-run", *options, "--", *PROGRAM)
+    assert (code, "s3://team/code/" in out) == (0, True), err
+    assert "#   code: {bucket: 's3://team/code'}\n" in out
+    assert "--code-bucket s3://a says how" in refused("run", "--code-bucket", "s3://a", "--", *PROGRAM)
+    assert "code.bucket" in refused("run", "--code", ".", "--code-bucket", "a", "--", *PROGRAM)
