@@ -209,3 +209,10 @@ def test_a_file_that_cannot_be_read_is_named(folder, monkeypatch):
     monkeypatch.setattr(code_archive, "_tar", fail)
     with pytest.raises(CodeError, match=r"cannot be packed: .*train.py"):
         pack(folder)
+
+
+def test_code_in_a_bucket_need_not_be_kept_here():
+    source = CodeSource(digest="0" * 64, bucket="s3://code")
+    assert resolve(source, pathlib.Path()) == (source, None)
+    with pytest.raises(CodeError, match="is not kept on this machine"):
+        resolve(CodeSource(digest="0" * 64), pathlib.Path())
