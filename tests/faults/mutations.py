@@ -449,7 +449,7 @@ MUTANTS = (
     ),
     Mutant(
         "goes on creating its job after a SIGTERM",
-        (Edit(_SYSTEM, "        self._given_up.set()\n", "        return\n"),),
+        (Edit(_SYSTEM, "        self.cluster.stopping.set()\n", "        return\n"),),
         {"before create": "SIGTERM, API server down"},
     ),
     Mutant(

@@ -12,7 +12,7 @@ from tfsteps.runs.identity import Identity
 from tfsteps.settings.find import VARIABLE
 from tfsteps.systems import kubeflow, registry
 from tfsteps.systems.base import LaunchError
-from tfsteps.systems.kubernetes import system
+from tfsteps.systems.kubernetes import job_cluster
 from tfsteps.systems.kubernetes.system import SPEC_HASH
 
 JOB = spec.from_plain({"name": "job", "image": "trainer:1", "command": ["true"], "roles": {"worker": {}}})
@@ -37,7 +37,7 @@ def launcher(monkeypatch):
 
         server = stack.enter_context(serve(script))
         monkeypatch.setattr(access, "find", lambda _context: server.access())
-        monkeypatch.setattr(system, "Api", lambda found: client.Api(found, patience=0.3))
+        monkeypatch.setattr(job_cluster, "Api", lambda found, _patience: client.Api(found, patience=0.3))
         return kubeflow.PLUGIN.system()
 
     with contextlib.ExitStack() as stack:

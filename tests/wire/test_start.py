@@ -45,7 +45,7 @@ class Stopping:
         if asked.method == "POST" and (self.late or not self.answers.get("POST")):
             self.job = {**asked.body, "metadata": {**asked.body["metadata"], "uid": "ours", "namespace": "ns"}}
         if self.answers.get(asked.method):
-            if not self.launcher._given_up.is_set() or self.hurried:
+            if not self.launcher.cluster.stopping.is_set() or self.hurried:
                 self.launcher.give_up()
             return self.answers[asked.method].pop(0)
         return Answer(body=self.job) if self.job else refusal(404, "NotFound")

@@ -1,12 +1,15 @@
 """What `tfsteps run` will do, checked as far as possible before anything is created."""
 
+import contextlib
 import os
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import msgspec
 
 from tfsteps.api.job_input import JobInput
+from tfsteps.backends.base import RunBackend
 from tfsteps.backends.find import LATEST
 from tfsteps.backends.open import open_backend
 from tfsteps.backends.place import AUTO, Place, on_of
@@ -23,7 +26,7 @@ from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.runs.status import Status
 from tfsteps.spec import SpecError, TrainingJob
 from tfsteps.systems import registry
-from tfsteps.systems.base import HasSettings, System
+from tfsteps.systems.base import HasSettings, OnCluster, System
 
 _LEFT_OUT_SHOWN = 4
 
@@ -101,14 +104,14 @@ def make_plan(
     """
     where = {"context": place.context, "namespace": place.namespace} if place.on == Location.KUBERNETES else {}
     job = job_input.job
-    system = find_system(_fitting(place, dry_run=dry_run) if name == AUTO else name, **where)
+    system = _fitting_system(place, job, dry_run=dry_run) if name == AUTO else find_system(name, **where)
     job = change(job, system.name) if change else job
     job = with_settings(system, job, dry_run=dry_run)
     check(job_input, system, job)
     job = _with_packed_code(job, job_input.base_dir, all_left_out=dry_run)
     run = new_run_id(job.name) if run_id is None else _named("--run-id", run_id)
     task = job.name if task is None else _named("--task", task)
-    attempt = _next_attempt(run, task, Place() if dry_run else place, system.name, adopt=adopt, replace=replace)
+    attempt = _next_attempt(run, task, Place() if dry_run else place, system, adopt=adopt, replace=replace)
     identity = Identity(run=run, task=task, attempt=attempt)
     here = job_input.base_dir
     if place.on == Location.KUBERNETES and not dry_run and (source := job.code_source) and source.bucket:
@@ -154,22 +157,40 @@ def _named(option: str, text: str) -> str:
     return text
 
 
-def _fitting(place: Place, *, dry_run: bool) -> str:
-    """Return the name of the job system whose API the cluster serves, and print why. A dry run makes no request."""
+def _fitting_system(place: Place, job: TrainingJob, *, dry_run: bool) -> System:
+    """Return the job system whose API the job's cluster serves, and print why. A dry run makes no request."""
     from tfsteps.backends.kubernetes.backend import cluster  # noqa: PLC0415  local runs need no HTTP
+    from tfsteps.systems.kubernetes.job_cluster import JobCluster  # noqa: PLC0415
     from tfsteps.systems.kubernetes.preflight import discovery  # noqa: PLC0415
 
+    of_job = JobCluster(place.context, place.namespace)
     if dry_run:
         choice = discovery.Choice(discovery.DEFAULT, "a dry run asks no cluster what it serves")
     else:
-        with cluster(place) as runs:
-            namespace = place.namespace or runs.api.access.namespace
-            choice = discovery.choose(runs.api, namespace, registry.discoverable())
+        of_job.with_settings(job, registry.options())
+        with cluster(place, of_job) as runs:
+            choice = discovery.choose(runs.api, runs.namespace, registry.discoverable())
     say(f"job system {choice.sentence('--system NAME')}")
-    return choice.system
+    system = find_system(choice.system, context=place.context, namespace=place.namespace)
+    if isinstance(system, OnCluster):
+        system.cluster = of_job
+    return system
 
 
-def _next_attempt(run: str, task: str, place: Place, system: str, *, adopt: bool, replace: bool | None) -> int:
+@contextlib.contextmanager
+def _backend(place: Place, system: System) -> Iterator[RunBackend[Any]]:
+    """Yield the backend of the place where the jobs of a system are: a job may name another cluster."""
+    if place.on != Location.KUBERNETES or not (isinstance(system, OnCluster) and system.cluster.name):
+        with open_backend(place) as backend:
+            yield backend
+        return
+    from tfsteps.backends.kubernetes.backend import ClusterBackend, cluster  # noqa: PLC0415
+
+    with cluster(place, system.cluster) as runs:
+        yield ClusterBackend(runs, place)
+
+
+def _next_attempt(run: str, task: str, place: Place, system: System, *, adopt: bool, replace: bool | None) -> int:
     """Return the attempt's number: one more than all known on this machine and in `place`, or that of a job to adopt.
 
     With `adopt` that is a job that runs, or whose end has not been reported here: a new attempt would train again.
@@ -177,17 +198,19 @@ def _next_attempt(run: str, task: str, place: Place, system: str, *, adopt: bool
     if not replace and any(earlier.alive().yes for earlier in store.attempts(run, task)):
         raise _running_already(run, task, "", replace)
     number = store.next_attempt(run, task)
-    with open_backend(place) as backend:
+    with _backend(place, system) as backend:
         jobs = [job.status for job in backend.jobs(run) if job.status.identity.task == task]
     earlier: list[Status] = sorted(jobs, key=lambda status: status.identity.attempt)
     running = [status for status in earlier if not status.state.terminal]
     if running and not replace:
-        if adopt and running[-1].system != system:
-            other = running[-1].system
-            raise CommandError(f"run {run}: task {task} runs on {other}, not on {system}; --system {other} adopts it")
+        if adopt and running[-1].system != system.name:
+            other, named = running[-1].system, system.name
+            raise CommandError(f"run {run}: task {task} runs on {other}, not on {named}; --system {other} adopts it")
         if adopt:
             return running[-1].identity.attempt
-        raise _running_already(run, task, place.options, replace)
+        other_cluster = system.cluster.name if isinstance(system, OnCluster) else ""
+        there = msgspec.structs.replace(place, context=other_cluster or place.context)
+        raise _running_already(run, task, there.options, replace)
     if adopt and earlier and (newest := earlier[-1]).identity.attempt + 1 >= number and not _reported(newest):
         return newest.identity.attempt
     return max([number, *(status.identity.attempt + 1 for status in earlier)])

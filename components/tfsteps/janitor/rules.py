@@ -101,7 +101,8 @@ def _past_default(
         return None
     if KEPT_UNTIL in (item["metadata"].get("annotations") or {}):  # it is kept, whatever time that is
         return None
-    if not policy.reported and owner_of(item) is not None and not why_abandoned():
+    launched = owner_of(item) is not None or policy.elsewhere  # a launcher may come, or may have to report its end
+    if not policy.reported and launched and not why_abandoned():
         return None
     why = f"it ended {format_duration(now - ended)} ago, {option} is {format_duration(keep)}"
     return Due("job", Reason.RETENTION, why)

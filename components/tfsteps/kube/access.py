@@ -43,4 +43,5 @@ def _from_pod() -> Access:
         tls=tls,
         token=token_of_file(SERVICE_ACCOUNT / "token", f"{SERVICE_ACCOUNT}/token"),
         name="this cluster",
+        in_pod=True,
     )

@@ -19,6 +19,10 @@ class AccessError(Exception):
     """The configuration gives no usable cluster; the message says what to do."""
 
 
+class NoContextError(AccessError):
+    """No kubeconfig has a context of the name that was asked for."""
+
+
 class Access(msgspec.Struct, frozen=True):
     """One cluster, one user.
 
@@ -30,6 +34,8 @@ class Access(msgspec.Struct, frozen=True):
         name: Name of the cluster in messages.
         tls_name: The name that the server's certificate is for; empty = the host of `server`.
         proxy: URL of the proxy that `https` goes through; it may hold a user and a password. Empty = none.
+        cluster: The name by which a job asks for it; empty = it is the cluster of the command or the launcher.
+        in_pod: Whether it is the cluster of this process's own pod.
     """
 
     server: str
@@ -39,6 +45,8 @@ class Access(msgspec.Struct, frozen=True):
     name: str
     tls_name: str = ""
     proxy: str = ""
+    cluster: str = ""
+    in_pod: bool = False
 
     @property
     def cluster_id(self) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 from tfsteps import yaml_reader
 from tfsteps.kube import exec_plugin
-from tfsteps.kube.credentials import Access, AccessError, Token, checked_token, token_of_file
+from tfsteps.kube.credentials import Access, AccessError, NoContextError, Token, checked_token, token_of_file
 from tfsteps.yaml_reader import YamlError
 
 _UNSUPPORTED = {
@@ -36,9 +36,30 @@ def find(context: str = "") -> Access:
     """Return the cluster and user of a context of the kubeconfigs; empty = their current one.
 
     Raises:
-        AccessError: There is none, or it cannot be used.
+        NoContextError: There is none.
+        AccessError: It cannot be used.
     """
-    files = _read_all()
+    return _access(_read_all(context), context)
+
+
+def parse(text: str, where: str, context: str = "") -> Access:
+    """Return the cluster and user of a context of a kubeconfig that is not a file, such as the value of a Secret.
+
+    Args:
+        text: The kubeconfig. Relative paths in it are refused, because it is in no folder.
+        where: Its name in messages.
+        context: The context; empty = its current one.
+
+    Raises:
+        AccessError: It is no kubeconfig, has no such context, or cannot be used.
+    """
+    content = _document(text, where)
+    if content is None:
+        raise AccessError(f"{where} is empty; write a kubeconfig into it")
+    return _access([_Entry(content, where, None)], context)
+
+
+def _access(files: "list[_Entry]", context: str) -> Access:
     name = context or next(filter(None, (file.text("current-context") for file in files)), "")
     contexts = _merged(files, "context")
     if name not in contexts:
@@ -46,7 +67,7 @@ def find(context: str = "") -> Access:
             ", ".join(known_name if known_name.isprintable() else repr(known_name) for known_name in contexts) or "none"
         )
         where = os.pathsep.join(file.where for file in files)
-        raise AccessError(f"{where} has no context {name!r}; it has: {known}. Choose one with --context")
+        raise NoContextError(f"{where} has no context {name!r}; it has: {known}. Choose one with --context")
     chosen = contexts[name]
     cluster = _named(files, chosen, "cluster")
     user = _named(files, chosen, "user") if chosen.text("user") else _Entry({}, f"{chosen.where}: user", chosen.folder)
@@ -63,9 +84,9 @@ def find(context: str = "") -> Access:
 
 
 class _Entry:
-    """A mapping in a file, its location for messages, and the folder that its relative paths start from."""
+    """A mapping in a file, its location for messages, and the folder of its relative paths; None = in no folder."""
 
-    def __init__(self, values: Any, where: str, folder: pathlib.Path) -> None:
+    def __init__(self, values: Any, where: str, folder: pathlib.Path | None) -> None:
         if not isinstance(values, dict):
             raise AccessError(f"{where} is not a mapping of fields; correct it")
         self._values: Mapping[Any, Any] = values
@@ -113,20 +134,28 @@ class _Entry:
             by_name[name].where = f"{self.where}: {key} {name!r}"
         return by_name
 
+    def path(self, name: str, key: str) -> pathlib.Path:
+        """Return the path of a file that `key` names."""
+        if self.folder is None and not name.startswith("/"):
+            fix = "put the file's content in, as `kubectl config view --raw --flatten` does"
+            raise self.error(key, f"names a file, and this kubeconfig is in no folder; {fix}")
+        return (self.folder or pathlib.Path("/")).absolute() / name
+
     def refuse(self, unsupported: Mapping[str, str]) -> None:
         for key, why in unsupported.items():
             if self._values.get(key):
                 raise self.error(key, why)
 
 
-def _read_all() -> list[_Entry]:
-    """Return the kubeconfigs, at least one, in order of precedence."""
+def _read_all(context: str) -> list[_Entry]:
+    """Return the kubeconfigs, at least one, in order of precedence; without one, a `context` is a NoContextError."""
     named = [pathlib.Path(part) for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
     named = named or [pathlib.Path(os.path.expanduser("~/.kube/config"))]  # noqa: PTH111  pathlib fails without a home
     contents = [(path, content) for path in dict.fromkeys(named) if (content := _read(path)) is not _MISSING]
     if not contents:
         paths = os.pathsep.join(map(str, named))
-        raise AccessError(f"there is no kubeconfig {paths}; set KUBECONFIG, or run in a pod")
+        missing = NoContextError if context else AccessError
+        raise missing(f"there is no kubeconfig {paths}; set KUBECONFIG, or run in a pod")
     if files := [_Entry(content, str(path), path.parent) for path, content in contents if content is not None]:
         return files
     raise AccessError(f"the kubeconfig {contents[0][0]} is empty")
@@ -143,16 +172,21 @@ def _merged(files: list[_Entry], key: str) -> dict[str, _Entry]:
 
 def _read(file: pathlib.Path) -> Any:
     try:
-        return yaml_reader.document(file.read_text("utf-8"))
+        return _document(file.read_text("utf-8"), f"the kubeconfig {file}")
     except FileNotFoundError:
         return _MISSING
     except OSError as error:
         raise AccessError(f"the kubeconfig {file} cannot be read: {error.strerror}") from None
-    except YamlError as error:  # what is wrong may name an anchor, and that may be a part of a token
-        where = f"line {error.line}, column {error.column}"
-        raise AccessError(f"the kubeconfig {file} is not YAML at {where}; correct it there") from None
     except UnicodeDecodeError:
         raise AccessError(f"the kubeconfig {file} is not YAML in UTF-8; write it again") from None
+
+
+def _document(text: str, what: str) -> Any:
+    try:
+        return yaml_reader.document(text)
+    except YamlError as error:  # what is wrong may name an anchor, and that may be a part of a token
+        where = f"line {error.line}, column {error.column}"
+        raise AccessError(f"{what} is not YAML at {where}; correct it there") from None
 
 
 def _named(files: list[_Entry], chosen: _Entry, key: str) -> _Entry:
@@ -248,7 +282,7 @@ def _file(entry: _Entry, key: str) -> Iterator[str | None]:
 
 
 def _readable(entry: _Entry, key: str) -> pathlib.Path:
-    path = entry.folder / entry.text(key)
+    path = entry.path(entry.text(key), key)
     try:
         path.open("rb").close()
     except OSError as error:
@@ -284,6 +318,6 @@ def _plugin(entry: _Entry) -> exec_plugin.Plugin:
     if any(not name or "=" in name for name in named):
         raise entry.error("env", "holds a variable without a name, or with '=' in it; correct it")
     if "/" in command:  # from the file's folder, as kubectl does
-        command = str(entry.folder.absolute() / command)
+        command = str(entry.path(command, "command"))
     interactive = entry.text("interactiveMode") != "Never"
     return exec_plugin.Plugin(entry.where, version, (command, *arguments), named, interactive)

@@ -29,6 +29,7 @@ from tfsteps.launcher.stop_requests import StopRequests
 from tfsteps.runs.code import CodeReading
 from tfsteps.runs.events import JobChanged, ReplicaChanged, ReplicaState, State, Tick
 from tfsteps.runs.identity import Identity
+from tfsteps.runs.location import Location
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.runs.status import ReplicaStatus, Status
 from tfsteps.runs.store import Attempt, open_private
@@ -269,6 +270,7 @@ def first_status(
         identity=identity,
         job=job.name,
         system=system.name,
+        cluster=job.other_cluster if system.location == Location.KUBERNETES else "",
         location=system.location,
         outlives_launcher=system.outlives_launcher,
         decisive_replica=f"{role}-{index}",

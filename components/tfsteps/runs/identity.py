@@ -19,6 +19,9 @@ PIPELINE = f"{PREFIX}pipeline"
 STEP = f"{PREFIX}step"
 """Label of the pods of steps of tfsteps: the component."""
 
+CLUSTER = f"{PREFIX}cluster"
+"""Label of the pods of steps whose job is on another cluster: its name."""
+
 TRIGGER = f"{PREFIX}trigger"
 """Label of the Workflows that `tfsteps submit` creates, or its schedules: who started them."""
 MANUAL, SCHEDULED = "manual", "scheduled"

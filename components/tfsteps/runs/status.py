@@ -108,6 +108,8 @@ class Status(msgspec.Struct, kw_only=True):
         job: The job object's name in its system.
         uid: The job object's uid in its system.
         namespace: The job's namespace; empty if the system has no namespaces.
+        cluster: The name of the job's cluster, as the job or the settings name it; empty = that of the command or the
+            launcher.
         system: The job system's name.
         decisive_replica: Name of the replica that decides how the job ends.
         state: State of the job.
@@ -142,6 +144,7 @@ class Status(msgspec.Struct, kw_only=True):
     system: str
     uid: str = ""
     namespace: str = ""
+    cluster: str = ""
     decisive_replica: str = ""
     state: State = State.PENDING
     reason: str = ""
@@ -194,4 +197,5 @@ class Status(msgspec.Struct, kw_only=True):
         """The options with which a command finds the job where it lives; empty = only by records of this machine."""
         if self.location in (None, Location.LOCAL, Location.ELSEWHERE):
             return []
-        return ["--on", self.location, *(["--namespace", self.namespace] if self.namespace else [])]
+        context = ["--context", self.cluster] if self.cluster else []
+        return ["--on", self.location, *context, *(["--namespace", self.namespace] if self.namespace else [])]

@@ -1,7 +1,7 @@
 """Reads platform settings, or all of their problems, from a text."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import msgspec
@@ -11,6 +11,7 @@ from tfsteps.spec import Options, Problem, SpecError, from_plain
 from tfsteps.spec.decode import decode
 from tfsteps.spec.notation import to_plain
 from tfsteps.spec.problems import problem
+from tfsteps.spec.types import OWN_CLUSTER
 
 _JOB = {"name": "settings", "image": "settings", "roles": {"worker": {}}}
 
@@ -52,9 +53,11 @@ def load(path: str, options: Options | None = None) -> Settings:
 def _problems(settings: Settings, options: Options | None) -> Iterator[Problem]:
     """Yield what the types do not say: fields by the rules of jobs, and what a namespace would get twice."""
     yield from _of_layer(settings, (), options)
+    yield from _clusters(settings, (), settings.clusters)
     owners: dict[str, str] = {}
     for name, project in settings.projects.items():
         yield from _of_layer(project, ("projects", name), options)
+        yield from _clusters(project, ("projects", name), {**settings.clusters, **project.clusters})
         for i, namespace in enumerate(project.namespaces):
             if (owner := owners.setdefault(namespace, name)) != name:
                 path = ("projects", name, "namespaces", i)
@@ -63,6 +66,9 @@ def _problems(settings: Settings, options: Options | None) -> Iterator[Problem]:
 
 
 def _of_layer(layer: Layer, path: tuple[str, ...], options: Options | None) -> Iterator[Problem]:
+    if OWN_CLUSTER in layer.clusters:
+        fix = "Choose another name"
+        yield problem((*path, "clusters", OWN_CLUSTER), "is the name of the cluster of the step", fix, OWN_CLUSTER)
     for field in ("defaults", "required"):
         fields = {key: value for key, value in to_plain(getattr(layer, field)).items() if key != "resources"}
         try:
@@ -70,6 +76,15 @@ def _of_layer(layer: Layer, path: tuple[str, ...], options: Options | None) -> I
         except SpecError as error:
             for item in error.problems:
                 yield msgspec.structs.replace(item, path=(*path, field, *item.path))
+
+
+def _clusters(layer: Layer, path: tuple[str, ...], defined: Collection[str]) -> Iterator[Problem]:
+    for field in ("defaults", "required"):
+        name = getattr(layer, field).cluster
+        if name not in (None, OWN_CLUSTER, *defined):
+            fix = "Correct it, or define it in `clusters`"
+            known = ", ".join([OWN_CLUSTER, *defined])
+            yield problem((*path, field, "cluster"), "is not a cluster of the settings", fix, name, known)
 
 
 def _contradictions(platform: Any, project: Any, name: str, path: tuple[str, ...]) -> Iterator[Problem]:

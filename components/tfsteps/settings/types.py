@@ -46,6 +46,7 @@ class JobFields(_Base, frozen=True):
     on_evicted: Keeping | None = None
     priority: Priority | None = None
     queue: Filled | None = None
+    cluster: Filled | None = None
     systems: dict[str, dict[str, Any]] = {}
 
 
@@ -170,6 +171,32 @@ class Tuning(_Base, frozen=True):
     runs: EnoughRuns | None = None
 
 
+class KubeconfigSecret(_Base, frozen=True):
+    """Where a kubeconfig is: in a Secret of the namespace of the settings.
+
+    Attributes:
+        secret: Name of the Secret.
+        key: Its key. Empty = the name of the cluster.
+    """
+
+    secret: ObjectName = "tfsteps-clusters"  # noqa: S105  a name
+    key: Filled | None = None
+
+
+class Cluster(_Base, frozen=True):
+    """Another cluster, on which jobs can run.
+
+    Attributes:
+        kubeconfig: Where its kubeconfig is.
+        context: A context of that kubeconfig. Empty = its current one.
+        namespace: Namespace of the jobs there. Empty = that of the context.
+    """
+
+    kubeconfig: KubeconfigSecret = KubeconfigSecret()
+    context: Filled | None = None
+    namespace: ObjectName | None = None
+
+
 class Layer(_Base, frozen=True):
     """The settings of a platform or a project.
 
@@ -183,6 +210,8 @@ class Layer(_Base, frozen=True):
         image_registry: Put before images that name no registry.
         runs: How long runs on Argo Workflows are kept. What a project sets counts before the platform's.
         tuning: How CPU and memory are recommended. What a project sets counts before the platform's.
+        clusters: Other clusters, by the names that the field `cluster` of a job takes. A project's counts before the
+            platform's of the same name.
     """
 
     contact: Filled | None = None
@@ -194,6 +223,7 @@ class Layer(_Base, frozen=True):
     image_registry: Registry | None = None
     runs: Runs = Runs()
     tuning: Tuning = Tuning()
+    clusters: dict[Name, Cluster] = {}
 
 
 class Project(Layer, frozen=True):
@@ -219,3 +249,7 @@ class Settings(Layer, frozen=True):
         """Return the platform's settings, then those of the namespace's project, each with its prefix in messages."""
         named = [(f"projects.{name}.", p) for name, p in self.projects.items() if namespace in p.namespaces]
         return [("", self), *named]
+
+    def clusters_of(self, namespace: str) -> dict[str, Cluster]:
+        """Return the other clusters that jobs of a namespace can run on, by name."""
+        return {name: cluster for _, layer in self.layers(namespace) for name, cluster in layer.clusters.items()}

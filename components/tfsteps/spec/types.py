@@ -233,6 +233,10 @@ class CodeSource(_Base, frozen=True):
     bucket: CodeBucket | None = None
 
 
+OWN_CLUSTER = "in-cluster"
+"""What a job calls the cluster of its step."""
+
+
 class TrainingJob(_Base, frozen=True):
     """One distributed TensorFlow job.
 
@@ -289,6 +293,9 @@ class TrainingJob(_Base, frozen=True):
         notify: Webhooks that the launcher calls when the job fails, succeeds, is paused and so on; at most 5.
         gang: If set, all replicas start together, or none does.
         queue: Queue of the job system.
+        cluster: The Kubernetes cluster of the job, by its name in the platform settings; for commands on a machine also
+            a context of the kubeconfig. The step, its settings and its records stay on its own cluster, whose name is
+            `in-cluster`. Empty = the cluster that the settings give, otherwise that of the step.
         priority: 0 (lowest) to 100.
         systems: Options of one job system, by the name of the system.
     """
@@ -325,8 +332,14 @@ class TrainingJob(_Base, frozen=True):
     notify: Webhooks = ()
     gang: Gang | None = None
     queue: Filled | None = None
+    cluster: Filled | None = None
     priority: Priority | None = None
     systems: dict[str, dict[str, Any]] = {}
+
+    @property
+    def other_cluster(self) -> str:
+        """The cluster of the job if that is another one than that of its step; empty = it is not."""
+        return "" if self.cluster == OWN_CLUSTER else self.cluster or ""
 
     def resolved_roles(self) -> dict[RoleName, ResolvedRole]:
         """Return the roles with the fields inherited from the job, in the order chief, worker, ps, evaluator."""

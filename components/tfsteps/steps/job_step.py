@@ -5,7 +5,7 @@ import datetime as dt
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import msgspec
@@ -25,9 +25,13 @@ from tfsteps.runs.usage import UsageSummary
 from tfsteps.spec import Problem, RoleName, SpecError, TrainingJob, format_duration
 from tfsteps.spec.step_inputs import plain_job, with_data
 from tfsteps.spec.step_variables import with_step_variables
+from tfsteps.spec.types import OWN_CLUSTER
 from tfsteps.steps.program import StepResult, note_key
 from tfsteps.systems import registry
-from tfsteps.systems.base import HasSettings, LaunchError, Note, System
+from tfsteps.systems.base import HasSettings, LaunchError, Note, OnCluster, System
+
+if TYPE_CHECKING:
+    from tfsteps.systems.kubernetes.job_cluster import JobCluster
 
 SOURCE = "inputs"
 """Where messages locate a problem of a task's inputs."""
@@ -45,6 +49,7 @@ class JobOutput(msgspec.Struct, kw_only=True, omit_defaults=True):
         uid: The job object's uid in its system.
         system: The job system's name.
         namespace: The job's namespace; empty if the system has no namespaces.
+        cluster: The name of the job's cluster; empty = that of the step.
         state: The job's state; empty = not read since the job was created.
         run: The run that the job belongs to.
         task: The task that created the job.
@@ -81,6 +86,7 @@ class JobOutput(msgspec.Struct, kw_only=True, omit_defaults=True):
     metrics: dict[str, float] = {}
     metric_notes: dict[str, str] = {}
     usage: dict[RoleName, UsageSummary] = {}
+    cluster: str = ""
     spec: str = ""
 
     @classmethod
@@ -92,6 +98,7 @@ class JobOutput(msgspec.Struct, kw_only=True, omit_defaults=True):
             uid=status.uid,
             system=status.system,
             namespace=status.namespace,
+            cluster=status.cluster,
             state=status.state,
             run=identity.run,
             task=identity.task,
@@ -138,7 +145,7 @@ def launch_request(task: StepTask) -> LaunchRequest:
     inputs = task.parameters
     job = with_step_variables(training_job(inputs, task.pod_settings()), os.environ)
     identity = task.identity()
-    system = find_system(inputs.get("system") or "auto", task=identity)
+    system = find_system(inputs.get("system") or "auto", task=identity, job=job)
     if isinstance(system, HasSettings):
         job = system.with_settings(job, registry.options())
     attempt = system.attempt(identity.run, identity.task)
@@ -190,20 +197,36 @@ def _label_pod(task: StepTask, step: str) -> None:
             sending.join(_LABEL_SECONDS)
 
 
-def find_system(name: str, where: Mapping[str, str] = {}, *, task: Identity | None = None) -> System:
+def find_system(
+    name: str,
+    where: Mapping[str, str] = {},
+    *,
+    task: Identity | None = None,
+    job: TrainingJob | None = None,
+) -> System:
     """Return the job system called `name`; `auto` = in a pod one that the cluster serves and permits, else local.
 
     Args:
         name: Its name, or `auto`.
         where: `context` and `namespace`; empty = the configured one.
         task: With `auto`, the task whose earlier jobs are continued; None = do not look for any.
+        job: With `auto`, the job, which may be for another cluster; None = ask the cluster that `where` says.
 
     Raises:
-        SpecError: There is no job system of this name.
+        SpecError: There is no job system of this name, or no cluster as the job names it.
         LaunchError: None can be chosen.
     """
-    if name == "auto":
-        name = _fitting(task) if _IN_POD in os.environ else "local"
+    if name == "auto" and _IN_POD in os.environ:
+        from tfsteps.systems.kubernetes.job_cluster import JobCluster  # noqa: PLC0415  most steps set the job system
+
+        cluster = JobCluster(where.get("context", ""), where.get("namespace", ""))
+        if job:
+            cluster.with_settings(job, registry.options())
+        system = registry.get(_fitting(cluster, task), find_pipeline, **where)
+        if isinstance(system, OnCluster):
+            system.cluster = cluster
+        return system
+    name = "local" if name == "auto" else name
     if name in registry.available():
         return registry.get(name, find_pipeline, **where)
     allowed = ", ".join(registry.available())
@@ -211,35 +234,57 @@ def find_system(name: str, where: Mapping[str, str] = {}, *, task: Identity | No
     raise SpecError([unknown], SOURCE)
 
 
-def find_finalizer(name: str) -> System:
+def clusters_to_clean_up(name: str, run: str) -> list[str]:
+    """Return the clusters that a finalizer cleans up; empty text = that of the step.
+
+    Args:
+        name: The finalizer's input; empty = that of the step, the one on which the platform settings put jobs that name
+            none, and those that are named on pods of the run's launchers.
+        run: The run.
+
+    Raises:
+        LaunchError: They are not known.
+    """
+    if name or _IN_POD not in os.environ:
+        return ["" if name == OWN_CLUSTER else name]
+    from tfsteps.systems.kubernetes.job_cluster import JobCluster  # noqa: PLC0415
+
+    cluster = JobCluster()
+    return sorted({"", cluster.default(registry.options()), *cluster.labelled(run)})
+
+
+def find_finalizer(name: str, cluster: str = "") -> System:
     """Return the job system to clean up; `auto` in a pod = every system of the cluster that this pod has access to.
+
+    Args:
+        name: Its name, or `auto`.
+        cluster: The cluster, as the field `cluster` of a job; empty = that of this process.
 
     Raises:
         SpecError: There is no job system of this name.
     """
+    where = {"context": cluster} if cluster else {}
     if name != "auto" or _IN_POD not in os.environ:
-        return find_system(name)
+        return find_system(name, where)
+    from tfsteps.systems.kubernetes.job_cluster import JobCluster  # noqa: PLC0415
     from tfsteps.systems.kubernetes.system import KubernetesSystem  # noqa: PLC0415
 
-    first, *rest = registry.kinds_of(_fitting())  # the kind that a launcher with the system `auto` creates
-    system = KubernetesSystem(first, also=[*rest, *(kind for kind in registry.kinds() if kind.name != first.name)])
+    chosen = _fitting(JobCluster(cluster))
+    first, *rest = registry.kinds_of(chosen)  # the kind that a launcher with the system `auto` creates
+    also = [*rest, *(kind for kind in registry.kinds() if kind.name != first.name)]
+    system = KubernetesSystem(first, cluster, also=also)
     system.join_pipeline(find_pipeline)
     return system
 
 
-def _fitting(task: Identity | None = None) -> str:
-    """Return the name of a job system that this pod's cluster serves and permits; print the name and the reason."""
-    from tfsteps.kube import access, client  # noqa: PLC0415  most steps set the job system
-    from tfsteps.kube.credentials import AccessError  # noqa: PLC0415
-    from tfsteps.kube.errors import ApiError  # noqa: PLC0415
+def _fitting(cluster: "JobCluster", task: Identity | None = None) -> str:
+    """Return the name of a job system that a cluster serves and permits; print the name and the reason."""
+    from tfsteps.kube.errors import ApiError  # noqa: PLC0415  most steps set the job system
     from tfsteps.systems.kubernetes.preflight import discovery  # noqa: PLC0415
 
     try:
-        api = client.Api(access.find())
         labels = task.selector() if task else None
-        choice = discovery.choose(api, api.access.namespace, registry.discoverable(), labels)
-    except AccessError as error:
-        raise LaunchError(f"no job system was chosen: {error}", retryable=False) from error
+        choice = discovery.choose(cluster.api, cluster.namespace, registry.discoverable(), labels)
     except ApiError as error:
         what = f"no job system was chosen: {error} in the input `system`"
         raise LaunchError(what, retryable=error.unavailable) from error

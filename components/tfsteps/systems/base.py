@@ -195,6 +195,14 @@ class HasSettings(Protocol):
         """
 
 
+@runtime_checkable
+class OnCluster(Protocol):
+    """A job system whose jobs are objects on a Kubernetes cluster."""
+
+    cluster: Any
+    """The `tfsteps.systems.kubernetes.job_cluster.JobCluster` of the jobs, which systems may share."""
+
+
 class StoppedError(Exception):
     """A `start` was stopped. The message says whether the job may have been created."""
 

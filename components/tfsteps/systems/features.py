@@ -218,6 +218,7 @@ FEATURES: Mapping[str, Feature] = {
         refusal="is not known",
     ),
     "queue": Feature("a queue", {"queue": "research"}, fields("queue")),
+    "cluster": Feature("another cluster than that of the step", {"cluster": "far"}, fields("cluster")),
     "priority": Feature("a priority from 0 to 100", {"queue": "research", "priority": 50}, fields("priority")),
     "gang": Feature(
         "all replicas start together, or none", {"roles": _WORKERS, "gang": {"timeout": "2m"}}, fields("gang")

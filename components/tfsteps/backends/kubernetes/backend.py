@@ -18,7 +18,7 @@ from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import warn
 from tfsteps.console.outputs import verdict
 from tfsteps.engines.registry import find_origin
-from tfsteps.kube import access, client
+from tfsteps.kube import client
 from tfsteps.kube.credentials import AccessError
 from tfsteps.kube.errors import ApiError
 from tfsteps.launcher.exit_codes import ExitCode
@@ -29,8 +29,10 @@ from tfsteps.runs.graph import Surroundings
 from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.runs.status import Status
 from tfsteps.systems import registry
+from tfsteps.systems.base import LaunchError
 from tfsteps.systems.kubernetes.cleanup.retention import JOB
 from tfsteps.systems.kubernetes.follow.pods import Pod
+from tfsteps.systems.kubernetes.job_cluster import JobCluster
 from tfsteps.systems.kubernetes.query.runs import Job, Runs
 from tfsteps.systems.kubernetes.query.status import JobPod
 
@@ -39,12 +41,20 @@ _LOGS_READ = 8  # of failed replicas: the first one to fail is among the first t
 
 
 @contextlib.contextmanager
-def cluster(place: Place) -> Iterator[Runs]:
-    """Yield what has been launched on the cluster of `place`; a refusal of the cluster ends the command."""
+def cluster(place: Place, of_job: JobCluster | None = None) -> Iterator[Runs]:
+    """Yield what has been launched on the cluster of `place`; a refusal of the cluster ends the command.
+
+    Args:
+        place: The place; its context may also be a cluster of the platform settings.
+        of_job: Another cluster, on which a job of `place` will be; None = that of `place`.
+    """
     try:
-        credentials = access.find(place.context)
-        api = client.Api(credentials, patience=PATIENCE_SECONDS)
-        namespace = "" if place.everywhere else place.namespace or credentials.namespace
+        found = of_job or JobCluster(place.context, place.namespace, PATIENCE_SECONDS)
+        api = client.Api(found.api.access, patience=PATIENCE_SECONDS)
+        namespace = "" if place.everywhere else found.namespace
+    except LaunchError as error:
+        raise CommandError(str(error), ExitCode.PLATFORM if error.retryable else ExitCode.USAGE) from error
+    try:
         yield Runs(api, registry.kinds(), namespace, find_origin, warn)
     except AccessError as error:
         raise CommandError(str(error)) from error

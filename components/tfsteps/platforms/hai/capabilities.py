@@ -61,6 +61,7 @@ CAPABILITIES: Mapping[str, Capability] = {
     "personal": refused("HAI mounts the user's own folders", "Remove the volume"),
     "gpu_type": refused("HAI chooses nodes by group", "Write the group of nodes with such GPUs in `queue`"),
     "queue": native("the group of nodes"),
+    "cluster": refused("jobs live on HAI, not on a cluster of Kubernetes", "Remove it"),
     "priority": native("seven levels; none = AUTO; `systems.hai.priority` takes HAI's names and numbers"),
     "gang": native("all nodes of a task are granted together"),
     "deadlines": done("by the launcher; `total` is the task's timeout, too"),

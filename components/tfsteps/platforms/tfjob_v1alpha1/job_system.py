@@ -7,7 +7,7 @@ from tfsteps.platforms.tfjob_v1alpha1.tfjob import KINDS
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.location import Location
 from tfsteps.runs.output_paths import OutputPaths
-from tfsteps.spec import Problem, TrainingJob, options_of
+from tfsteps.spec import Options, Problem, TrainingJob, options_of
 from tfsteps.systems.base import Handle, Note, OnEnd, Scope
 from tfsteps.systems.kubernetes.system import KubernetesSystem
 from tfsteps.systems.pipeline import FindPipeline
@@ -23,6 +23,8 @@ class TfJobSystem:
     def __init__(self, context: str = "", namespace: str = "") -> None:
         """Keep how to reach the cluster: empty = the pod's own, else the kubeconfig's present one."""
         self._systems = {api: KubernetesSystem(kind, context, namespace) for api, kind in KINDS.items()}
+        for system in self._systems.values():
+            system.cluster = next(iter(self._systems.values())).cluster
 
     def join_pipeline(self, find: FindPipeline) -> None:
         """Give the jobs of both APIs to the pipeline of this process's pod."""
@@ -31,6 +33,10 @@ class TfJobSystem:
 
     def _of(self, job: TrainingJob) -> KubernetesSystem:
         return self._systems[options_of(job, self.name, TfJobOptions).api]
+
+    def with_settings(self, job: TrainingJob, options: Options) -> TrainingJob:
+        """Return the job with the platform's settings."""
+        return self._of(job).with_settings(job, options)
 
     def attempt(self, run: str, task: str) -> int:
         """Return which attempt to make, or to go on with; earlier ones may have been of the other API."""

@@ -1,7 +1,7 @@
 """The interface of the `cleanup` component; the program is `launcher`."""
 
 # kfp reads this signature: the function does not use its parameters, and their types are kfp's.
-# ruff: noqa: ARG001, D417
+# ruff: noqa: ARG001, D417, PLR0917
 # mypy: disable-error-code="valid-type, type-arg"
 
 from kfp import dsl
@@ -15,6 +15,7 @@ def cleanup(
     scope: str = "siblings",
     on_end: str = "",
     system: str = "auto",
+    cluster: str = "",
     run_id: str = "",
 ) -> dsl.ContainerSpec:
     """Clean up the jobs of the run. A finalizer: it also succeeds if there is nothing to remove.
@@ -27,6 +28,9 @@ def cleanup(
             steps named by `after`; without either, the steps beside it that have ended. run = all jobs of the run.
         on_end: What happens to jobs that have ended: keep, delete_pods or delete. Empty = the policy of each job.
         system: The job system. auto = in a pod the system that the cluster serves, else local.
+        cluster: The cluster of the jobs, by its name in the platform settings; in-cluster = that of this step. Empty =
+            that of this step, the one on which the settings put jobs that name none, and those that are named on the
+            pods of the run's launchers.
         run_id: The run. A pipeline sets it; empty = taken from the output path.
 
     Returns:

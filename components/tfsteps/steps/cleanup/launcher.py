@@ -24,8 +24,10 @@ def _clean_up(task: StepTask) -> StepResult:
     inputs = task.parameters
     scope: Scope = _one_of(get_args(Scope), inputs, "scope") or "siblings"
     on_end: OnEnd | None = _one_of(get_args(OnEnd), inputs, "on_end")
-    system = job_step.find_finalizer(inputs.get("system") or "auto")
-    removed = system.clean_up(task.identity(), scope, on_end)
+    removed: list[str] = []
+    for cluster in job_step.clusters_to_clean_up(inputs.get("cluster") or "", task.identity().run):
+        system = job_step.find_finalizer(inputs.get("system") or "auto", cluster)
+        removed += system.clean_up(task.identity(), scope, on_end)
     task.write({"removed": removed}, {})
     message = f"Cleaned up: {', '.join(removed)}." if removed else "There was nothing to clean up."
     return StepResult(message, ExitCode.SUCCEEDED)

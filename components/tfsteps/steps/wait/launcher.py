@@ -28,7 +28,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _wait(task: StepTask) -> StepResult:
     launched, job = _launched(task)
     printer = job_step.printer(job)
-    where = {"namespace": launched.namespace} if launched.namespace else {}
+    places = {"namespace": launched.namespace, "context": launched.cluster}
+    where = {option: value for option, value in places.items() if value}
     system = job_step.find_system(launched.system, where)
     status = _ended(launched, job, system, printer)
     ignore_termination()

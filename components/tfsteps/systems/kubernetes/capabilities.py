@@ -38,6 +38,7 @@ def of_pods(system: str) -> dict[str, Capability]:
             "a pod gets the GPUs that it requests", "Write their number, or make the container privileged by `pod`"
         ),
         "personal": refused("nothing says who created the job", "Set TFSTEPS_CREATOR where the job is launched"),
+        "cluster": done("a kubeconfig in a Secret, which the platform settings name"),
         "deadlines": done("by the launcher"),
         "keep_for": done("by the janitor"),
         "on_evicted": done("by a Kubernetes Job that owns it until the time is over"),

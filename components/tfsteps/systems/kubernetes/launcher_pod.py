@@ -18,11 +18,12 @@ from tfsteps.kube.client import Api
 from tfsteps.kube.credentials import AccessError
 from tfsteps.kube.errors import ApiError, Stopped
 from tfsteps.kube.logs import PODS
-from tfsteps.runs.identity import MANAGED_BY, STEP, Identity
+from tfsteps.runs.identity import CLUSTER, MANAGED_BY, STEP, Identity, label_value
 from tfsteps.systems.pipeline import FindPipeline, PipelineContext
 
 _NAMES = ("KFP_POD_NAME", "POD_NAME")
 _GRACE_SECONDS, _REPORT_SECONDS = 30, 5  # Kubernetes' default; what a launcher needs of it to write its records
+_ANSWER_SECONDS = 3.0
 _SIGN_SECONDS = 1.0
 """The kubelet sends SIGTERM before its report of an eviction reaches the API server."""
 
@@ -57,6 +58,7 @@ class LauncherPod:
         self._api = api
         self._name, self._find_pipeline = name, find_pipeline
         self.uid = ""
+        self._clients: Sequence[Api] = ()  # of this pod's cluster, if the job is on another one
         self._labels: Mapping[str, str] = {}
 
     @classmethod
@@ -110,22 +112,33 @@ class LauncherPod:
         what = f"This launcher cannot read its own pod {self.namespace}/{self._name} ({self.unread})"
         return [f"{what}: if it belongs to a pipeline, the end of the pipeline does not delete the job."]
 
-    def label(self, api: Api, identity: Identity, step: str = "") -> threading.Thread | None:
+    def launch_elsewhere(self) -> None:
+        """Note that the job is on another cluster: it has no owner, and its clients know nothing of this pod."""
+        self._clients = [Api(self._api.access, patience=0, read_seconds=_ANSWER_SECONDS) for _ in range(2)]
+
+    @property
+    def owner(self) -> Mapping[str, Any] | None:
+        """The ownerReference of the job; None = the job has no owner, because an owner must be on its own cluster."""
+        return self.pipeline.owner if self.pipeline and not self._clients else None
+
+    def label(self, api: Api, identity: Identity, step: str = "", cluster: str = "") -> threading.Thread | None:
         """Label the pod as the launcher of a job, in a thread, if it is the pod of a step: then its run is found by it.
 
         Sent once. A failure changes nothing: the permission to patch pods is optional. The pod does not get the label
         `managed-by`, by which jobs and their pods are selected.
 
         Args:
-            api: The cluster.
+            api: The pod's cluster.
             identity: The launcher's.
             step: The component; empty = the label of the component is not changed.
+            cluster: The name of the job's cluster; empty = the pod's.
 
         Returns:
             The thread; None = there is nothing to send.
         """
         labels = {key: text for key, text in identity.labels().items() if key not in MANAGED_BY}
         labels |= {STEP: step} if step else {}
+        labels |= {CLUSTER: label_value(cluster)} if cluster else {}
         missing = {key: text for key, text in labels.items() if self._labels.get(key) != text}
         if self.pipeline is None or not missing:
             return None
@@ -148,11 +161,14 @@ class LauncherPod:
         return self.pipeline.recreates_pod | pending
 
     def is_taken_away(self, api: Api, since: float) -> Answer:
-        """Return whether this pod is being evicted or deleted, or is gone; no only from a second after SIGTERM on."""
+        """Return whether this pod is being evicted or deleted, or is gone; no only from a second after SIGTERM on.
+
+        `api` is a client of the job's cluster; in a signal handler, one that nothing else uses.
+        """
         if self.unread:
             return unknown(self.unread)
         try:
-            pod = api.get(PODS, self.namespace, self._name, once=True)
+            pod = self._client(api, urgent=not since).get(PODS, self.namespace, self._name, once=True)
             if pod["metadata"]["uid"] != self.uid or _taken_away(pod):  # another uid: the successor exists already
                 return YES
         except (ApiError, *MALFORMED) as error:
@@ -161,12 +177,16 @@ class LauncherPod:
         return NO if since >= _SIGN_SECONDS else unknown("nothing shows yet why this pod got SIGTERM")
 
     def retry_read(self, api: Api) -> None:
-        """Read the pod if that failed before. Not for a signal handler."""
+        """Read the pod if that failed before, by a client of the job's cluster. Not for a signal handler."""
         if self.unread:
             try:
-                self.read(api.get(PODS, self.namespace, self._name, once=True))
+                self.read(self._client(api).get(PODS, self.namespace, self._name, once=True))
             except (ApiError, *MALFORMED) as error:
                 self.unread = str(error)
+
+    def _client(self, job_api: Api, *, urgent: bool = False) -> Api:
+        """Return a client of the pod's cluster; `urgent` = one for a signal handler, which must wait for no lock."""
+        return self._clients[urgent] if self._clients else job_api
 
 
 def _image(pod: Mapping[str, Any]) -> LauncherImage | None:

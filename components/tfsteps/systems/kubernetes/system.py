@@ -2,7 +2,6 @@
 
 import datetime as dt
 import functools
-import os
 import pathlib
 import time
 import uuid
@@ -15,24 +14,22 @@ from tfsteps.answer import NO, YES, Answer, known
 from tfsteps.kube import access
 from tfsteps.kube.answers import MALFORMED
 from tfsteps.kube.client import Api
-from tfsteps.kube.credentials import AccessError
 from tfsteps.kube.errors import ApiError, Stopped
-from tfsteps.kube.http_client import StopFlag
 from tfsteps.runs.events import State
 from tfsteps.runs.identity import ATTEMPT, PREFIX, Identity, spec_hash
 from tfsteps.runs.location import Location
 from tfsteps.runs.output_paths import OutputPaths
-from tfsteps.settings import find
 from tfsteps.spec import Options, Problem, TrainingJob, is_uri
 from tfsteps.spec.step_variables import without_step_variables
 from tfsteps.systems.base import REPORT_SECONDS, LaunchError, Note, OnEnd, Scope, StoppedError
 from tfsteps.systems.capabilities import Level
-from tfsteps.systems.features import FEATURES
 from tfsteps.systems.kubernetes import code
 from tfsteps.systems.kubernetes.cleanup.retention import (
     DETACHED,
+    HOME,
     LAUNCHER,
     REPORTED,
+    Home,
     RetentionPolicy,
     annotations,
     recorded,
@@ -40,6 +37,7 @@ from tfsteps.systems.kubernetes.cleanup.retention import (
 )
 from tfsteps.systems.kubernetes.create import create
 from tfsteps.systems.kubernetes.dependents import UNFINISHED, complete
+from tfsteps.systems.kubernetes.job_cluster import JobCluster, kubectl_delete
 from tfsteps.systems.kubernetes.job_kind import JobKind, RenderedJob
 from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
 from tfsteps.systems.kubernetes.output_folders import lasting_folder, make_folders, output_paths
@@ -62,7 +60,11 @@ _URGENT_SECONDS, _URGENT_PAUSE = 3.0, 1.0  # for an answer after a stop, and bef
 
 
 class KubernetesSystem:
-    """A kind of job object on the configured cluster."""
+    """A kind of job object on a cluster.
+
+    Attributes:
+        cluster: Which one; systems that share it are on the same one.
+    """
 
     location = Location.KUBERNETES
     outlives_launcher = True
@@ -72,23 +74,20 @@ class KubernetesSystem:
 
         Args:
             kind: The kind of its jobs.
-            context: Of the kubeconfig; empty = the pod's cluster, else the kubeconfig's current context.
+            context: As `JobCluster` takes it.
             namespace: Empty = the default namespace of the cluster's configuration.
             also: Other kinds whose jobs are cleaned up, if that is permitted.
         """
         self.name = kind.name
+        self.cluster = JobCluster(context, namespace)
         self._kind = kind
         self._also = also
-        self._context, self._namespace = context, namespace
-        self._given_up = StopFlag()
         self._hurried = False  # `give_up` was called again
         self._unlisted = ""  # why earlier attempts could not be looked for
         self._creator = uuid.uuid4().hex
         self._create_sent = False
         self._absent = False  # the API server has answered that there is no such job, and no create was sent after that
         self._find_pipeline: FindPipeline | None = None
-        self._unset: TrainingJob | None = None  # the job without the platform's settings, which may change
-        self._settings_warning = ""
 
     def join_pipeline(self, find: FindPipeline) -> None:
         """Make the pipeline that `find` returns for this process's pod, if any, the owner of the jobs."""
@@ -133,22 +132,9 @@ class KubernetesSystem:
     def with_settings(self, job: TrainingJob, options: Options) -> TrainingJob:
         """Return the job with the platform's settings; an earlier launcher's job is recognized by `job`, without them.
 
-        Raises:
-            SpecError: The settings are wrong, or refuse the job.
-            LaunchError: Whether there are settings is not known.
+        Errors as `JobCluster.with_settings`.
         """
-        try:
-            found = find.of_file(options) or find.of_namespace(self._api, self._where, options)
-        except ApiError as error:
-            what = f"whether the platform has settings for namespace {self._where} is not known: {error}"
-            raise LaunchError(what, retryable=error.unavailable) from error
-        self._unset, self._settings_warning = job, found.warning
-        if found.settings is None and not FEATURES["personal"].uses(job):
-            return job
-        from tfsteps.settings.apply import apply  # noqa: PLC0415  most jobs need neither
-
-        layers = found.settings.layers(self._planned_namespace()) if found.settings else ()
-        return apply(job, layers, os.environ, found.source, options).job
+        return self.cluster.with_settings(job, options)
 
     def warnings(self, job: TrainingJob) -> list[str]:
         """Return which fields the kind does not use, and a warning if the results would be lost with the pods."""
@@ -158,7 +144,7 @@ class KubernetesSystem:
         )
         return [
             *self._kind.warnings(job),
-            *([self._settings_warning] if self._settings_warning else []),
+            *([self.cluster.warning] if self.cluster.warning else []),
             *([] if job.output_dir or lasting_folder(job) else [lost]),
         ]
 
@@ -171,17 +157,8 @@ class KubernetesSystem:
 
     def plan(self, job: TrainingJob, identity: Identity, places: OutputPaths) -> list[dict[str, object]]:
         """Return the objects that `start` would create; in namespace `default` if no cluster is configured."""
-        rendered = self._rendered(job, identity, places, self._planned_namespace())
+        rendered = self._rendered(job, identity, places, self.cluster.planned_namespace)
         return [rendered.manifest, *map(dict, rendered.dependents)]
-
-    def _planned_namespace(self) -> str:
-        """Return the namespace of jobs; `default` if no cluster is configured."""
-        try:
-            return self._where
-        except LaunchError:
-            if self._context:  # the user chose this context
-                raise
-            return self._namespace or "default"
 
     def start(self, job: TrainingJob, identity: Identity, places: OutputPaths) -> "KubernetesJob":
         """Create the job object, or adopt the one that an earlier launcher of this attempt created.
@@ -195,8 +172,14 @@ class KubernetesSystem:
         try:
             rendered.annotations.update({LAUNCHER: identity.task, CREATOR: self._creator, **recorded(job)})
             if self._pipeline:
-                rendered.manifest["metadata"]["ownerReferences"] = [self._pipeline.owner]
                 rendered.annotations[LAUNCHER] = self._pipeline.step
+            if self._host and self._host.owner:
+                rendered.manifest["metadata"]["ownerReferences"] = [self._host.owner]
+            if self.cluster.name:
+                home = self.cluster.home.access
+                namespace = self._host.namespace if self._host else home.namespace
+                owner = self._pipeline.owner if self._pipeline else {}
+                rendered.annotations[HOME] = Home(home.cluster_id, namespace, owner).text
             make_folders(job, places)
             item = self._existing(rendered)
             if item is None or self._unlisted:
@@ -216,7 +199,7 @@ class KubernetesSystem:
         started.owner.needed = True
         started.owner.restore(self._api.copy(REPORT_SECONDS), item)  # a launch step does not follow it
         if self._host:
-            self._host.label(self._api, identity)
+            self._host.label(self.cluster.home, identity, cluster=self.cluster.name)
         return started
 
     def attach(self, job: TrainingJob, name: str, uid: str, created: float) -> "KubernetesJob":
@@ -280,8 +263,8 @@ class KubernetesSystem:
 
     def give_up(self) -> None:
         """Stop retrying requests. Once a job exists, stop the job instead."""
-        self._hurried = self._given_up.is_set()
-        self._given_up.set()
+        self._hurried = self.cluster.stopping.is_set()
+        self.cluster.stopping.set()
 
     def _left_by_stop(self, rendered: RenderedJob) -> dict[str, Any]:
         """Return the job object that exists although the start was stopped; it is stopped, or left, as any other.
@@ -307,7 +290,7 @@ class KubernetesSystem:
                     raise StoppedError("Stopped before the job was created.") from error
                 why = "the last request to create it had no answer" if absent else str(error)
             if self._hurried or time.monotonic() >= end:
-                rest = f"kubectl delete {resource.plural} {name} --namespace {namespace}"
+                rest = kubectl_delete(self._api.access, resource, namespace, name)
                 message = f"Stopped; whether {what} was created is not known ({why}); if it is there: {rest}"
                 raise LaunchError(message, retryable=True)
             time.sleep(_URGENT_PAUSE)
@@ -363,7 +346,7 @@ class KubernetesSystem:
         if self._unlisted:
             message = f"nothing was created: earlier attempts of the task could not be looked for ({self._unlisted})"
             raise LaunchError(message, retryable=True)
-        if self._given_up.is_set():
+        if self.cluster.stopping.is_set():
             raise Stopped
         try:
             return self._send(rendered, job)
@@ -387,7 +370,9 @@ class KubernetesSystem:
 
     def _rendered(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> RenderedJob:
         rendered = self._kind.render(code.with_code(job, identity), identity, places, namespace)
-        recognized = msgspec.structs.replace(self._unset or job, code=job.code)  # settings come before it is packed
+        recognized = msgspec.structs.replace(
+            self.cluster.unset or job, code=job.code
+        )  # settings come before it is packed
         recognized = code.with_code(without_step_variables(recognized), identity)
         digest = spec_hash(self._kind.render(recognized, identity, places, namespace).content)
         dependents = [*rendered.dependents, *code.config_maps(job, identity, namespace)]  # the hash has their name
@@ -399,21 +384,21 @@ class KubernetesSystem:
             rendered.annotations[SETTINGS] = msgspec.json.encode(settings).decode()
         return rendered
 
-    @functools.cached_property
+    @property
     def _api(self) -> Api:
-        try:
-            api = Api(access.find(self._context))
-        except AccessError as error:
-            raise LaunchError(str(error), retryable=False) from error
-        api.stopping = self._given_up
-        return api
+        return self.cluster.api
 
     @functools.cached_property
     def _host(self) -> LauncherPod | None:
+        if not access.in_cluster():
+            return None
         try:
-            return LauncherPod.find(self._api, self._find_pipeline) if access.in_cluster() else None
+            host = LauncherPod.find(self.cluster.home, self._find_pipeline)
         except ApiError as error:
             raise LaunchError(f"the launcher's own pod cannot be read: {error}", retryable=True) from error
+        if self.cluster.name:
+            host.launch_elsewhere()
+        return host
 
     @property
     def _pipeline(self) -> PipelineContext | None:
@@ -422,7 +407,7 @@ class KubernetesSystem:
 
     @property
     def _where(self) -> str:
-        return self._namespace or self._api.access.namespace
+        return self.cluster.namespace
 
 
 def _undeleted(what: str, meta: Mapping[str, Any]) -> str:

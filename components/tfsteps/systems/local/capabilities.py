@@ -53,6 +53,7 @@ CAPABILITIES: Mapping[str, Capability] = {
     "all_gpus": _ALL_GPUS,
     "personal": _NO_POD,
     "queue": _NO_POD,
+    "cluster": _NO_POD,
     "priority": _NO_POD,
     "gang": done("all processes are started at once"),
     "deadlines": done("by the launcher"),

@@ -76,7 +76,7 @@ def leave_job(
         return Leave(YES, "the job continues, and the next attempt adopts it")
     try:
         kept_for = seconds or _CHANCE_SECONDS
-        until = keep(api, resource, job, pipeline.owner, kept_for, launcher=host.uid, for_try=not seconds)
+        until = keep(api, resource, job, host.owner, kept_for, launcher=host.uid, for_try=not seconds)
     except (ApiError, *MALFORMED) as error:
         refused = isinstance(error, ApiError) and not error.unavailable and since >= SETTLE_SECONDS
         if refused and followed.unknown:  # then a try, or the end of the run, finds it as it is
@@ -91,7 +91,7 @@ def keep(
     api: Api,
     resource: Resource,
     job: Mapping[str, Any],
-    owner: Mapping[str, Any],
+    owner: Mapping[str, Any] | None,
     seconds: float,
     *,
     launcher: str,
@@ -107,6 +107,7 @@ def keep(
         resource: Of the job object.
         job: The job object: namespace, name and uid are read.
         owner: The ownerReference to the run of the pipeline: its deletion also deletes the keeper, and then the job.
+            None = the run is on another cluster, and the keeper ends by its deadline alone.
         seconds: How long to keep it; rounded up to whole seconds.
         launcher: The uid of the launcher's pod.
         for_try: Whether it is kept for another try of its step alone, not for a retry of the run.
@@ -118,7 +119,7 @@ def keep(
     digest = hashlib.sha256(f"{meta['uid']} {launcher}".encode()).hexdigest()[:10]
     name = f"{meta['name'][:_STEM]}-kept-{digest}"
     manifest = {
-        "metadata": {"name": name, "labels": MANAGED_BY, "ownerReferences": [owner]},
+        "metadata": {"name": name, "labels": MANAGED_BY, "ownerReferences": [owner] if owner else []},
         "spec": {
             "parallelism": 0,
             "backoffLimit": 0,
@@ -178,7 +179,7 @@ class JobOwner:
             self._due = time.monotonic() + _PAUSE_SECONDS
             self._host.retry_read(api)
             return
-        owner = self._host.pipeline.owner if self._host and self._host.pipeline else None
+        owner = self._host.owner if self._host else None
         kept = KEPT_UNTIL in (job["metadata"].get("annotations") or {})
         alone = self.needed and owner is not None and not job["metadata"].get("ownerReferences")
         if not (kept or alone):

@@ -14,11 +14,33 @@ from tfsteps.systems.base import OnEnd
 
 LAUNCHER, DETACHED, REPORTED = f"{PREFIX}launcher", f"{PREFIX}detached", f"{PREFIX}reported"
 KEPT_UNTIL, KEPT_FOR_TRY = f"{PREFIX}kept-until", f"{PREFIX}kept-for-try"
+HOME = f"{PREFIX}home"
+"""Annotation of a job that was launched from another cluster: a `Home` as JSON."""
+
 JOB = f"{PREFIX}job"
 """Annotation of a job object: the job with its defaults, as JSON."""
 
 _JOB_BYTES = 128 << 10  # Kubernetes allows 256 KiB for all annotations of an object
 _DEADLINE, _KEEP_FOR, _ON_END = f"{PREFIX}deadline", f"{PREFIX}keep-for", f"{PREFIX}on-end"
+
+
+class Home(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where the step of a job is that was launched from another cluster. No ownerReference leads there.
+
+    Attributes:
+        cluster: `cluster_id` of the cluster of the step.
+        namespace: The namespace of the step.
+        owner: The ownerReference that the job would have there; empty = the step is in no pipeline.
+    """
+
+    cluster: str
+    namespace: str
+    owner: Mapping[str, Any] = {}
+
+    @property
+    def text(self) -> str:
+        """The value of the annotation."""
+        return msgspec.json.encode(self).decode()
 
 
 class RetentionPolicy(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +58,7 @@ class RetentionPolicy(msgspec.Struct, frozen=True, kw_only=True):
             it is not kept.
         kept_for_try: It is kept for another try of its step, not for a retry of the run: a finalizer after the step
             finds that none has come.
+        elsewhere: It was launched from another cluster: nothing on this one tells whether a launcher will come.
     """
 
     launcher: str = ""
@@ -46,6 +69,7 @@ class RetentionPolicy(msgspec.Struct, frozen=True, kw_only=True):
     on_end: OnEnd | None = None
     kept_until: float | None = None
     kept_for_try: bool = False
+    elsewhere: bool = False
 
 
 def annotations(job: TrainingJob) -> dict[str, str]:
@@ -78,6 +102,7 @@ def retention_policy(item: Mapping[str, Any]) -> RetentionPolicy:
         on_end=on_end,
         kept_until=_time(noted.get(KEPT_UNTIL)),
         kept_for_try=KEPT_FOR_TRY in noted,
+        elsewhere=HOME in noted,
     )
 
 

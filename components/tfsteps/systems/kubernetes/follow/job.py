@@ -21,6 +21,7 @@ from tfsteps.systems.kubernetes.dependents import apply
 from tfsteps.systems.kubernetes.follow.following import Following
 from tfsteps.systems.kubernetes.follow.tensorboard import JobTensorBoard
 from tfsteps.systems.kubernetes.follow.tracker import Tracker
+from tfsteps.systems.kubernetes.job_cluster import kubectl_delete
 from tfsteps.systems.kubernetes.job_kind import JobKind, Verdict
 from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
 from tfsteps.systems.kubernetes.replica_states import REPLICAS, annotation
@@ -201,7 +202,7 @@ class KubernetesJob:
 
     def give_up(self) -> None:
         """End now, whether or not the object is still there."""
-        rest = f"kubectl delete {self._kind.resource.plural} {self.name} --namespace {self.namespace}"
+        rest = kubectl_delete(self._api.access, self._kind.resource, self.namespace, self.name)
         message = f"its end was not waited for; if it is still there: {rest}"
         self._tracker.give_up(Verdict(State.CANCELLED, "Stopped", message), time.time())
 
@@ -240,7 +241,7 @@ class KubernetesJob:
             raise LaunchError("the job was stopped", retryable=False)
         api = Api(self._api.access, patience=_READ_PATIENCE_SECONDS)
         api.stopping = self._asked_to_stop
-        image, owner = self._host.image if self._host else None, self._owner
+        image, owner = (self._host.image, self._host.owner) if self._host else (None, None)
         if self._stop.cause is None and state in (State.SUCCEEDED, State.FAILED):  # else the object is gone
             resource = self._kind.resource
             owner = {"apiVersion": resource.api, "kind": resource.kind, "name": self.name, "uid": self.uid}
@@ -253,6 +254,3 @@ class KubernetesJob:
     def _pipeline(self) -> PipelineContext | None:
         return self._host.pipeline if self._host else None
 
-    @property
-    def _owner(self) -> Mapping[str, Any] | None:
-        return self._pipeline.owner if self._pipeline else None

@@ -6,7 +6,6 @@ Only a certain refusal is reported. Checks that are forbidden or fail for now re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tfsteps.kube import access
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.logs import PODS
@@ -38,7 +37,7 @@ def findings(api: Api, kind: JobKind, job: TrainingJob, rendered: RenderedJob) -
     """
     namespace, roles = rendered.namespace, kind.roles(rendered.observed())
     # The launcher's own pod tells who owns the job, and after SIGTERM whether the job goes on.
-    own_pod = [Permission("get", PODS)] if access.in_cluster() else []
+    own_pod = [Permission("get", PODS)] if api.access.in_pod else []
     forbidden = denied(api, namespace, needed(kind.resource, job, [*kind.permissions(job), *own_pod]))
     problems = []
     if forbidden:

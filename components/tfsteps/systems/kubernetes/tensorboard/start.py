@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfsteps.image import unqualified
-from tfsteps.kube import access
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError, Stopped
 from tfsteps.systems.kubernetes.dependents import create_dependent
@@ -58,8 +57,8 @@ def start(api: Api, request: TensorBoardRequest, remaining: float = 0.0) -> str:
 
 
 def service_url(api: Api, namespace: str, name: str, port: str = "http") -> str:
-    """Return the address of a Service: inside the cluster, or through the API server for processes outside of it."""
-    if access.in_cluster():
+    """Return the address of a Service: inside of this pod's cluster, else through the API server."""
+    if api.access.in_pod:
         return f"http://{name}.{namespace}.svc/"
     return api.access.server + proxy_path(namespace, name, port)
 

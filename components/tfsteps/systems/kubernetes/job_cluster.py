@@ -1,0 +1,258 @@
+"""The cluster of a job, and that of the process that launches it: the same one, unless the job names another.
+
+The step stays on its own cluster: its pod, its run, its settings, its records. Everything that belongs to the job is on
+the job's cluster. Another cluster is one that the platform settings define by a kubeconfig in a Secret. The Secret is
+read through the API, not mounted: compiled pipelines then need not know which cluster the settings will name.
+"""
+
+import base64
+import binascii
+import contextlib
+import functools
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tfsteps.kube import access
+from tfsteps.kube.client import Api
+from tfsteps.kube.credentials import AccessError, NoContextError
+from tfsteps.kube.errors import ApiError
+from tfsteps.kube.http_client import PATIENCE_SECONDS, StopFlag
+from tfsteps.kube.logs import PODS
+from tfsteps.kube.resource import Resource
+from tfsteps.runs.identity import CLUSTER, RUN_ID, label_value
+from tfsteps.settings import find
+from tfsteps.spec import Options, Problem, SpecError, TrainingJob
+from tfsteps.spec.problems import shown
+from tfsteps.spec.types import OWN_CLUSTER
+from tfsteps.systems.base import LaunchError
+from tfsteps.systems.features import FEATURES
+
+if TYPE_CHECKING:
+    from tfsteps.kube.credentials import Access
+    from tfsteps.settings.types import Cluster
+
+_SECRETS = Resource("v1", "secrets", "Secret")
+
+
+class JobCluster:
+    """Which cluster a job is on. Nothing is asked before it is needed.
+
+    Attributes:
+        stopping: Once set, no request of `api` and `home` is retried.
+        unset: The job without the platform's settings, which may change; None = none were asked for.
+        warning: Why it is not known whether there are settings; empty = it is known.
+    """
+
+    def __init__(self, context: str = "", namespace: str = "", patience: float = PATIENCE_SECONDS) -> None:
+        """Keep how to reach the cluster.
+
+        Args:
+            context: A context of the kubeconfigs; if they have none of that name, a cluster of the platform settings.
+                Empty = the pod's cluster, else the kubeconfig's current context.
+            namespace: Of the jobs, and of the settings; empty = the default one.
+            patience: Seconds that a request is retried.
+        """
+        self.stopping = StopFlag()
+        self.unset: TrainingJob | None = None
+        self.warning = ""
+        self._context, self._namespace, self._patience = context, namespace, patience
+        self._chosen = ""  # by a job; empty = where `context` leads
+        self._settings: find.Found | None = None
+
+    @functools.cached_property
+    def home(self) -> Api:
+        """The cluster of this process: that of its pod, else that of the kubeconfig. LaunchError as `api`."""
+        with _as_launch_error("the cluster"):
+            return self._client(access.find("" if self._of_settings else self._context))
+
+    @functools.cached_property
+    def api(self) -> Api:
+        """The job's cluster.
+
+        Raises:
+            LaunchError: There is none, or its configuration cannot be used or read; the message says what to do.
+        """
+        with _as_launch_error(f"cluster {self.name}"):
+            return self._client(self._access(self.name)) if self.name else self.home
+
+    @property
+    def name(self) -> str:
+        """The name by which the job's cluster was asked for; empty = it is that of this process."""
+        return self._chosen or self._of_settings
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of the job. LaunchError as `api`."""
+        return (not self._chosen and self._namespace) or self.api.access.namespace
+
+    @property
+    def planned_namespace(self) -> str:
+        """The namespace of the job without a request; `default` if it is not known.
+
+        Raises:
+            LaunchError: The kubeconfig has no such context.
+        """
+        if self._chosen:
+            defined = self._settings.settings if self._settings else None
+            known = defined.clusters_of(self._home_namespace).get(self._chosen) if defined else None
+            return (known and known.namespace) or "default"
+        try:
+            return self._namespace or access.find(self._context).namespace
+        except AccessError as error:
+            if self._context:  # the user chose this context
+                raise LaunchError(str(error), retryable=False) from error
+            return "default"
+
+    def with_settings(self, job: TrainingJob, options: Options) -> TrainingJob:
+        """Return the job with the platform's settings, and go to the cluster that they or the job name.
+
+        Raises:
+            SpecError: The settings are wrong, or refuse the job, or there is no such cluster.
+            LaunchError: Whether there are settings is not known.
+        """
+        found = self._read_settings(options)
+        self.unset, self.warning = job, found.warning
+        if found.settings is not None or FEATURES["personal"].uses(job):
+            from tfsteps.settings.apply import apply  # noqa: PLC0415  most jobs need neither
+
+            layers = found.settings.layers(self._home_namespace) if found.settings else ()
+            job = apply(job, layers, os.environ, found.source, options).job
+        self._choose(job.other_cluster, found)
+        return job
+
+    def default(self, options: Options) -> str:
+        """Return the cluster of jobs that name none; empty = that of this process. Errors as `with_settings`."""
+        settings = self._read_settings(options).settings
+        layers = [layer for _, layer in settings.layers(self._home_namespace)] if settings else []
+        fields = [part.cluster for layer in layers for part in (layer.defaults, layer.required) if part.cluster]
+        return fields[-1] if fields and fields[-1] != OWN_CLUSTER else ""
+
+    def labelled(self, run: str) -> set[str]:
+        """Return the other clusters that the pods of a run's launchers name; empty = none does, or none may be listed.
+
+        Raises:
+            LaunchError: The cluster does not answer.
+        """
+        selector = f"{RUN_ID}={label_value(run)},{CLUSTER}"
+        try:
+            pods = self.home.list(PODS, self._home_namespace, labelSelector=selector)["items"] or []
+        except ApiError as error:
+            if error.unavailable:
+                raise LaunchError(f"the clusters of the run's jobs are not known: {error}", retryable=True) from error
+            return set()
+        return {pod["metadata"]["labels"][CLUSTER] for pod in pods}
+
+    def _read_settings(self, options: Options) -> find.Found:
+        if self._settings is None:
+            try:
+                self._settings = find.of_file(options) or find.of_namespace(self.home, self._home_namespace, options)
+            except ApiError as error:
+                what = f"whether the platform has settings for namespace {self._home_namespace} is not known: {error}"
+                raise LaunchError(what, retryable=error.unavailable) from error
+        return self._settings
+
+    def _choose(self, name: str, found: find.Found) -> None:
+        """Go to the cluster that a job names. SpecError if there is none of that name."""
+        self._chosen = name
+        self.__dict__.pop("api", None)
+        if not name or name in self._defined(found):
+            return
+        try:
+            access.find(name)
+        except AccessError as error:
+            source = found.source or "no platform settings were found"
+            known = ", ".join([OWN_CLUSTER, *self._defined(found)])
+            fix = f"Correct it, or ask the platform's operator to define it in `clusters` ({source})"
+            wrong = f"is no cluster: {error}" if not isinstance(error, NoContextError) else "is not a cluster"
+            problem = Problem(path=("cluster",), value=shown(name), wrong=wrong, allowed=known, fix=fix)
+            raise SpecError([problem], self.unset.name if self.unset else "") from error
+
+    def _defined(self, found: find.Found) -> "dict[str, Cluster]":
+        return found.settings.clusters_of(self._home_namespace) if found.settings else {}
+
+    @functools.cached_property
+    def _of_settings(self) -> str:
+        """The context, if it is the name of a cluster of the settings: the kubeconfigs have no such context."""
+        if self._context:
+            try:
+                access.find(self._context)
+            except NoContextError:
+                return self._context
+            except AccessError:  # whoever uses it gets the reason
+                pass
+        return ""
+
+    @property
+    def _home_namespace(self) -> str:
+        """The namespace of the settings: the one that was chosen, unless it is a namespace of the other cluster."""
+        return (not self._of_settings and self._namespace) or self.home.access.namespace
+
+    def _access(self, name: str) -> "Access":
+        """Return the address and the credentials of another cluster."""
+        found = self._settings or find.of_file() or find.of_namespace(self.home, self._home_namespace)
+        if cluster := self._defined(found).get(name):
+            return self._of_secret(name, cluster)
+        try:
+            other = access.find(name)
+        except NoContextError as error:
+            where = found.source or found.warning or f"namespace {self._home_namespace} has no platform settings"
+            known = ", ".join(self._defined(found)) or "none"
+            raise AccessError(f"{error}. Nor is it a cluster of the platform settings ({where}): {known}") from error
+        return msgspec.structs.replace(other, cluster=name)
+
+    def _of_secret(self, name: str, cluster: "Cluster") -> "Access":
+        from tfsteps.kube import kubeconfig  # noqa: PLC0415  most launchers in pods need none
+
+        namespace, secret = self._home_namespace, cluster.kubeconfig.secret
+        key = cluster.kubeconfig.key or name
+        where = f"cluster {name}: Secret {namespace}/{secret}"
+        try:
+            get = functools.partial(self.home.get, _SECRETS, namespace, secret)
+            data = self.home.settled(get).get("data") or {}
+        except ApiError as error:
+            if error.unavailable or error.status not in (403, 404):
+                raise
+            if error.status == 404:
+                fix = f"`kubectl create secret generic {secret} -n {namespace} --from-file={key}=KUBECONFIG` creates it"
+                raise AccessError(f"{where} does not exist; {fix}") from error
+            fix = "grant `get` for it, as Role `tfsteps-clusters` of `manifests/clusters` does"
+            raise AccessError(f"{where} cannot be read: {error}; {fix}") from error
+        if key not in data:
+            raise AccessError(f"{where} has no key {key!r}: it has {', '.join(sorted(data)) or 'none'}; add it")
+        where = f"{where}, key {key}"
+        try:
+            text = base64.b64decode(data[key], validate=True).decode()
+        except (binascii.Error, ValueError):
+            raise AccessError(f"{where} is not text; write a kubeconfig into it") from None
+        found = kubeconfig.parse(text, where, cluster.context or "")
+        return msgspec.structs.replace(
+            found,
+            name=f"cluster {name} ({found.server}, Secret {namespace}/{secret})",
+            cluster=name,
+            namespace=cluster.namespace or found.namespace,
+        )
+
+    def _client(self, found: "Access") -> Api:
+        api = Api(found, self._patience)
+        api.stopping = self.stopping
+        return api
+
+
+@contextlib.contextmanager
+def _as_launch_error(what: str) -> Iterator[None]:
+    """Turn errors of the way to a cluster into a LaunchError; the step fails as for an API that does not answer."""
+    try:
+        yield
+    except AccessError as error:
+        raise LaunchError(str(error), retryable=False) from error
+    except ApiError as error:
+        raise LaunchError(f"how to reach {what} is not known: {error}", retryable=error.unavailable) from error
+
+
+def kubectl_delete(where: "Access", resource: Resource, namespace: str, name: str) -> str:
+    """Return the command line that deletes a job, for a message."""
+    context = f", with the kubeconfig of {where.name}" if where.cluster else ""
+    return f"kubectl delete {resource.plural} {name} --namespace {namespace}{context}"
