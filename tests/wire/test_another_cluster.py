@@ -11,6 +11,8 @@ import yaml
 from tests.support.waiting import until
 from tests.unit.systems.kubernetes.objects import tfjob
 from tests.wire.scripted import Answer, refusal, serve
+from tests.unit.cli.command import tfsteps
+from tests.unit.cli.jobs_on_cluster import write_kubeconfig
 from tfsteps import spec
 from tfsteps.kube import access
 from tfsteps.launcher.lifecycle import launch
@@ -80,6 +82,7 @@ class Far:
 
     def __init__(self):
         self.jobs, self.ended, self.down = [], threading.Event(), threading.Event()
+        self.deleted = threading.Event()
 
     def __call__(self, asked):
         if self.down.is_set():
@@ -107,6 +110,7 @@ class Far:
             return Answer(201, item)
         if asked.method == "DELETE":
             self.jobs.clear()
+            self.deleted.set()
             return Answer(body={})
         if asked.method == "PATCH":
             return Answer(body=self.jobs[0])
@@ -117,10 +121,13 @@ class Far:
         return Answer(body=self.jobs[0]) if self.jobs else refusal(404, "NotFound", about=asked.path.split("/")[-1])
 
     def events(self):
-        while not (self.ended.is_set() or self.down.is_set()):
+        while not (self.ended.is_set() or self.down.is_set() or self.deleted.is_set()):
             yield 0.05
         if self.down.is_set():
             yield "reset"
+        if self.deleted.is_set():
+            yield {"type": "DELETED", "object": tfjob(uid="u1")}
+            return
         self.jobs[0]["status"] = tfjob("Succeeded")["status"]
         yield {"type": "MODIFIED", "object": self.jobs[0]}
         yield "hang"
@@ -186,11 +193,13 @@ def changes(server):
 def test_the_job_is_there_and_the_step_stays_here(pod):
     far = Far()
     here, there = pod(far=far)
-    _, thread, (*_,) = launched(spec.from_plain(plain(cluster="far")))
+    _, thread, results = launched(spec.from_plain(plain(cluster="far")))
     until(lambda: far.jobs)
     far.ended.set()
     thread.join(20)
-    assert not thread.is_alive()
+    assert [(status.state, status.cluster, status.namespace) for status in results] == [
+        (State.SUCCEEDED, "far", "there")
+    ]
     (job,) = far.jobs
     assert job["metadata"]["namespace"] == "there"
     assert "ownerReferences" not in job["metadata"], "an owner on another cluster is no owner: the job would be deleted"
@@ -203,3 +212,295 @@ def test_the_job_is_there_and_the_step_stays_here(pod):
     assert not [asked.path for asked in there.asked if "/pods/step" in asked.path or "workflows" in asked.path]
     (label,) = [asked.body["metadata"]["labels"] for asked in here.asked if asked.method == "PATCH"]
     assert label["tfsteps.dev/cluster"] == "far"
+
+
+def test_a_server_that_dies_is_waited_for_and_the_job_is_followed_to_its_end(pod):
+    far = Far()
+    _, there = pod(far=far)
+    lines = []
+    _, thread, results = launched(spec.from_plain(plain(cluster="far")), observers=[Lines(lines)])
+    until(lambda: far.jobs and any("watch" in asked.query for asked in there.asked))
+    far.down.set()
+    tries = len(there.asked)
+    until(lambda: len(there.asked) > tries + 3)
+    assert thread.is_alive(), "no verdict while the server is away"
+    far.down.clear()
+    far.ended.set()
+    thread.join(30)
+    assert [status.state for status in results] == [State.SUCCEEDED]
+    assert len(far.jobs) == 1
+    assert not [asked for asked in there.asked if asked.method == "DELETE"]
+
+
+def test_the_end_of_the_own_cluster_ends_no_job(pod):
+    """The pod's API server dies: whether the run is ending is not known, and the job goes on."""
+    home, far = Home(), Far()
+    here, there = pod(home, far)
+    home.secret["far"] = kubeconfig(there)
+    _, thread, results = launched(spec.from_plain(plain(cluster="far")))
+    until(lambda: far.jobs)
+    here.shutdown()
+    here.server_close()
+    far.ended.set()
+    thread.join(20)
+    assert [status.state for status in results] == [State.SUCCEEDED]
+
+
+def test_the_end_of_the_run_here_ends_the_job_there(pod):
+    home, far = Home(), Far()
+    home.workflow["spec"] = {"shutdown": "Terminate"}
+    _, there = pod(home, far)
+    home.secret["far"] = kubeconfig(there)
+    _, thread, results = launched(spec.from_plain(plain(cluster="far")))
+    thread.join(20)
+    assert [status.state for status in results] == [State.CANCELLED]
+    assert {asked.path.split("/")[5] for asked in there.asked if asked.method == "DELETE"} == {"there"}
+    assert not far.jobs
+
+
+def test_a_restarted_launcher_adopts_its_job(pod):
+    far = Far()
+    _, there = pod(far=far)
+    job = spec.from_plain(plain(cluster="far"))
+    starts = []
+    for _ in range(2):
+        system, settled = system_for(job)
+        assert system.attempt("r", "t") == 0
+        starts.append(system.start(settled, WHO, system.places(settled, WHO, access.SERVICE_ACCOUNT)))
+    assert [start.is_new for start in starts] == [True, False]
+    assert starts[0].uid == starts[1].uid
+    posts = [asked for asked in there.asked if asked.method == "POST" and "tfjobs" in asked.path]
+    assert ["dryRun" in asked.query for asked in posts] == [True, False]
+
+
+def test_the_job_system_is_chosen_by_the_other_cluster(pod):
+    home = Home("clusters: {far: {}}\nrequired: {cluster: far}")
+    here, there = pod(home)
+    home.secret["far"] = kubeconfig(there)
+    system, job = system_for(spec.from_plain(plain()), "auto")
+    assert (system.name, job.cluster, system.cluster.namespace) == ("kubeflow", "far", "other")
+    assert not [asked.path for asked in here.asked if asked.path.startswith("/apis")]
+    assert [asked.path for asked in here.asked].count("/api/v1/namespaces/ns/configmaps/tfsteps") == 1
+
+
+def test_the_settings_may_forbid_another_cluster(pod):
+    pod(Home("clusters: {far: {}}\nrequired: {cluster: in-cluster}"))
+    with pytest.raises(spec.SpecError, match=r"cluster: .far. is not what the platform requires.*in-cluster"):
+        system_for(spec.from_plain(plain(cluster="far")))
+
+
+def test_a_launcher_that_is_evicted_keeps_the_job_without_an_owner(pod):
+    far = Far()
+    kept = []
+
+    def keepers(asked):
+        if asked.path.endswith("/there/jobs"):
+            kept.append(asked.body)
+            meta = {**asked.body["metadata"], "uid": "k", "creationTimestamp": "2026-11-24T03:00:00Z"}
+            return Answer(201, {**asked.body, "metadata": meta})
+        return far(asked)
+
+    home = Home()
+    _, there = pod(home, keepers)
+    home.secret["far"] = kubeconfig(there)
+    system, job = system_for(spec.from_plain(plain(cluster="far", on_evicted="30m")))
+    handle = system.start(job, WHO, system.places(job, WHO, access.SERVICE_ACCOUNT))
+    handle.is_new = False
+    host = system._host
+    host.pipeline.pending = host.pipeline.recreates_pod = host.pipeline.terminating
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setitem(POD["metadata"], "deletionTimestamp", "2026-11-24T03:00:00Z")
+        handle.stop(Cause.CANCELLED)
+        with pytest.raises(LaunchError, match="the job is kept until"):
+            list(handle.events())
+    assert kept[0]["metadata"]["ownerReferences"] == [], "of an absent owner, Kubernetes deletes the keeper and the job"
+    (change,) = [asked.body["metadata"] for asked in there.asked if "ownerReferences" in json.dumps(asked.body or {})][-1:]
+    assert [owner["uid"] for owner in change["ownerReferences"]] == ["k"]
+
+
+def test_a_finalizer_cleans_up_where_the_launchers_have_launched(pod, monkeypatch):
+    home, far = Home(), Far()
+    far.jobs.append(tfjob("Running"))
+    _, there = pod(home, far)
+    home.secret["far"] = kubeconfig(there)
+    labelled = {"metadata": {"name": "step", "uid": "p", "labels": {"tfsteps.dev/cluster": "far"}}}
+    ask = home.__call__
+
+    def script(asked):
+        if asked.path.endswith("/pods") and "tfsteps.dev/cluster" in asked.query.get("labelSelector", ""):
+            return Answer(body={"metadata": VERSION, "items": [labelled]})
+        return ask(asked)
+
+    monkeypatch.setattr(Home, "__call__", lambda _self, asked: script(asked))
+    assert job_step.clusters_to_clean_up("", "r") == ["", "far"]
+    assert job_step.clusters_to_clean_up("in-cluster", "r") == [""]
+    removed = job_step.find_finalizer("auto", "far").clean_up(WHO, "run", None)
+    assert (removed, far.jobs) == (["job"], [])
+
+
+def test_the_job_of_a_launch_step_is_found_by_the_wait_step(pod):
+    far = Far()
+    far.jobs.append(tfjob("Running"))
+    pod(far=far)
+    system = job_step.find_system("kubeflow", {"namespace": "there", "context": "far"})
+    handle = system.attach(spec.from_plain(plain(cluster="far")), "job", "u1", 0.0)
+    far.ended.set()
+    assert [event.state for event in handle.events() if hasattr(event, "state")][-1] is State.SUCCEEDED
+
+
+@pytest.fixture
+def desk(monkeypatch, tmp_path):
+    """Return a function that makes a server the cluster of the user's kubeconfig; the other one is in its settings."""
+    with contextlib.ExitStack() as stack:
+
+        def run(home, far, settings=SETTINGS):
+            there = stack.enter_context(serve(far, tls=True))
+            home.settings, home.secret["far"] = settings, kubeconfig(there)
+            here = stack.enter_context(serve(home))
+            write_kubeconfig(tmp_path / "kubeconfig", here, monkeypatch)
+            return here, there
+
+        monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+        monkeypatch.delenv(VARIABLE, raising=False)
+        monkeypatch.setenv("TFSTEPS_HOME", str(tmp_path / "home"))
+        yield run
+
+
+class HomeOfLabelled(Home):
+    """A cluster with the pod of a launcher whose job is elsewhere, and no job."""
+
+    def __call__(self, asked):
+        if asked.path.endswith("/pods") and "tfsteps.dev/cluster" in asked.query.get("labelSelector", ""):
+            labels = {"tfsteps.dev/cluster": "far", "tfsteps.dev/run-id": "r"}
+            return Answer(body={"metadata": VERSION, "items": [{"metadata": {"name": "step", "labels": labels}}]})
+        if asked.path.endswith(("/tfjobs", "/workflows")) and "watch" not in asked.query:
+            return Answer(body={"metadata": VERSION, "items": []})
+        return super().__call__(asked)
+
+
+def test_commands_find_the_job_by_the_cluster_of_the_settings(desk):
+    far = Far()
+    job = tfjob("Running")
+    labels = {"tfsteps.dev/run-id": "r", "tfsteps.dev/task": "t", "tfsteps.dev/attempt": "0"}
+    job["metadata"] |= {"labels": labels, "creationTimestamp": "2026-11-26T00:00:00Z", "namespace": "there"}
+    far.jobs.append(job)
+    desk(HomeOfLabelled(), far)
+    code, _, error = tfsteps("show", "r", "--on", "kubernetes")
+    assert (code, "the jobs of run r are on cluster far; add --context far" in error) == (2, True)
+    code, shown, _ = tfsteps("show", "r", "--on", "kubernetes", "--context", "far", "--output", "json")
+    assert (code, '"namespace": "there"' in shown) == (0, True)
+    code, _, _ = tfsteps("stop", "r", "--on", "kubernetes", "--context", "far", "--now")
+    assert not far.jobs, code
+
+
+def test_a_context_that_is_nowhere_names_both_places(desk):
+    desk(Home(), Far())
+    code, _, error = tfsteps("runs", "--on", "kubernetes", "--context", "near")
+    assert code == 2
+    assert "has no context 'near'; it has: test" in error
+    assert "Nor is it a cluster of the platform settings (ConfigMap ml/tfsteps): far" in error
+
+
+def test_a_command_launches_there_and_records_where(desk, tmp_path):
+    far = Far()
+    far.ended.set()
+    here, _ = desk(Home(), far)
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(plain(cluster="far")))
+    code, _, error = tfsteps("run", tmp_path / "job.yaml", "--on", "kubernetes", "--run-id", "r")
+    assert code == 0, error
+    (job,) = far.jobs
+    assert job["metadata"]["namespace"] == "there"
+    assert not changes(here)
+    code, shown, _ = tfsteps("show", "r", "--output", "json")
+    assert '"cluster": "far"' in shown
+
+
+class Lines:
+    """An observer that keeps what it is told."""
+
+    def __init__(self, lines):
+        self.lines = lines
+
+    def changed(self, status):
+        self.lines.append(str(status.state))
+
+    def logged(self, lines):
+        self.lines.append(lines)
+
+
+EXEC = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "no-such-plugin"}}
+
+
+def with_user(user):
+    config = {"current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}]}
+    config["clusters"] = [{"name": "c", "cluster": {"server": "https://127.0.0.1:9"}}]
+    return yaml.safe_dump({**config, "users": [{"name": "u", "user": user}]})
+
+
+WRONG = {
+    "absent": ({"answer": refusal(404, "NotFound")}, "Secret ns/tfsteps-clusters does not exist; `kubectl create"),
+    "forbidden": ({"answer": refusal(403, "Forbidden", "not you")}, r"cannot be read: not you; grant `get` for it"),
+    "no key": ({"near": "x"}, "has no key 'far': it has near; add it"),
+    "empty": ({"far": ""}, "key far is empty"),
+    "not YAML": ({"far": "a: ["}, "key far is not YAML at line 1"),
+    "no kubeconfig": ({"far": "a: b"}, "has no context ''; it has: none"),
+    "a file": (
+        {"far": with_user({"client-certificate": "c.crt", "client-key": "c.key"})},
+        "`client-certificate` names a file, and this kubeconfig is in no folder; put the file's content in",
+    ),
+    "a plug-in": ({"far": with_user(EXEC)}, "`command` cannot be started: No such file or directory; install"),
+}
+
+
+@pytest.mark.parametrize(("secret", "message"), WRONG.values(), ids=WRONG)
+def test_a_kubeconfig_that_cannot_be_used_is_one_clear_error(secret, message, pod, monkeypatch):
+    monkeypatch.setattr("tfsteps.kube.http_client._SETTLE_PAUSES", (5.0, 5.0))
+    here, _ = pod(Home(**secret))
+    system, job = system_for(spec.from_plain(plain(cluster="far")))
+    with pytest.raises(LaunchError, match=message) as caught:
+        system.attempt("r", "t")
+        system.start(job, WHO, system.places(job, WHO, access.SERVICE_ACCOUNT))
+    assert not caught.value.retryable
+    assert "cluster far: Secret ns/tfsteps-clusters" in str(caught.value)
+    assert not changes(here)
+
+
+@pytest.mark.parametrize("name", ["near", "FAR"])
+def test_an_unknown_cluster_names_those_that_are_known(name, pod):
+    pod()
+    with pytest.raises(spec.SpecError) as caught:
+        system_for(spec.from_plain(plain(cluster=name)))
+    text = str(caught.value)
+    assert f"cluster: '{name}' is not a cluster" in text
+    assert "in-cluster, far" in text
+    assert "ConfigMap ns/tfsteps" in text
+
+
+def test_a_server_that_does_not_answer_is_a_fault_of_the_platform(pod, monkeypatch):
+    monkeypatch.setattr(job_cluster, "Api", lambda found, _patience: Impatient(found))
+    far = Far()
+    far.down.set()
+    pod(far=far)
+    system, _ = system_for(spec.from_plain(plain(cluster="far")))
+    with pytest.raises(LaunchError, match=r"cluster far \(https://127.0.0.1:\d+, Secret .*\) cannot be reached") as caught:
+        system.attempt("r", "t")
+    assert caught.value.retryable
+
+
+def test_a_certificate_of_another_authority_is_not_trusted(pod, monkeypatch):
+    import trustme  # noqa: PLC0415
+
+    monkeypatch.setattr(job_cluster, "Api", lambda found, _patience: Impatient(found))
+    other = base64.b64encode(trustme.CA().cert_pem.bytes()).decode()
+    _, there = pod(**{"certificate-authority-data": other})
+    system, _ = system_for(spec.from_plain(plain(cluster="far")))
+    with pytest.raises(LaunchError, match=r"cluster far .* cannot be reached: .*certificate verify failed") as caught:
+        system.attempt("r", "t")
+    assert caught.value.retryable
+    assert not there.asked
+
+
+def Impatient(found):  # noqa: N802
+    from tfsteps.kube.client import Api  # noqa: PLC0415
+
+    return Api(found, patience=0.3)

@@ -92,6 +92,9 @@ class ClusterBackend:
             for record in reversed(self.pipelines(jobs)):
                 if text in (record.run, record.workflow, record.pipeline):
                     return Run(record.run, [], record)
+            if clusters := self._runs.other_clusters(text):
+                how = " or ".join(f"--context {name}" for name in clusters)
+                raise CommandError(f"the jobs of run {text} are on cluster {', '.join(clusters)}; add {how}") from None
             raise
 
     def recorded(self, job: Job) -> bytes:

@@ -18,7 +18,7 @@ from tfsteps.kube.logs import PODS, read_log
 from tfsteps.kube.resource import Resource
 from tfsteps.kube.watch import Changed, Deleted, Listed, Refused, Seen, Watch
 from tfsteps.runs.events import State
-from tfsteps.runs.identity import MANAGED_BY, PREFIX, label_value
+from tfsteps.runs.identity import CLUSTER, MANAGED_BY, PREFIX, RUN_ID, label_value
 from tfsteps.runs.status import Status
 from tfsteps.systems.kubernetes.cleanup.retention import retention_policy
 from tfsteps.systems.kubernetes.follow.job_object import STOPPED
@@ -121,6 +121,11 @@ class Runs:
             raise self._blind(unseen)
         pods = self.api.list(PODS, self.namespace, labelSelector=_selector(run))["items"] if job_items else []
         return self._joined(job_items, pods or [])
+
+    def other_clusters(self, run: str) -> list[str]:
+        """Return the other clusters on which launchers of a run have launched jobs, as far as their pods say so."""
+        labelled = self.api.list(PODS, self.namespace, labelSelector=f"{RUN_ID}={label_value(run)},{CLUSTER}")["items"]
+        return sorted({pod["metadata"]["labels"][CLUSTER] for pod in labelled or []})
 
     def _joined(self, job_items: Sequence[tuple[JobKind, Mapping[str, Any]]], pods: Any) -> list[Job]:
         """Return the jobs with their pods: both have the same labels."""
