@@ -60,7 +60,7 @@ def test_a_feature(system, feature, golden):
     golden(file, "".join(f"{line}\n" for line in lines))
 
 
-_THE_DEFAULT = {"restart_never", "on_end", "on_evicted"}  # the last is the launcher's alone
+_THE_DEFAULT = {"restart_never", "on_end", "on_evicted", "cluster"}  # the last two are the launcher's alone
 
 
 def test_the_page(golden):

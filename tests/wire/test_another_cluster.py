@@ -3,18 +3,21 @@
 import base64
 import contextlib
 import json
+import pathlib
 import threading
 
+import msgspec
 import pytest
+import trustme
 import yaml
 
 from tests.support.waiting import until
-from tests.unit.systems.kubernetes.objects import tfjob
-from tests.wire.scripted import Answer, refusal, serve
 from tests.unit.cli.command import tfsteps
 from tests.unit.cli.jobs_on_cluster import write_kubeconfig
+from tests.unit.systems.kubernetes.objects import tfjob
+from tests.wire.scripted import Answer, refusal, serve
 from tfsteps import spec
-from tfsteps.kube import access
+from tfsteps.kube import access, client
 from tfsteps.launcher.lifecycle import launch
 from tfsteps.runs.events import State
 from tfsteps.runs.identity import Identity
@@ -26,6 +29,7 @@ from tfsteps.systems.kubernetes import job_cluster
 from tfsteps.systems.kubernetes.cleanup.retention import HOME
 
 WHO = Identity(run="r", task="t")
+HERE = pathlib.Path("/")
 VERSION = {"resourceVersion": "1"}
 OWNER = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "wf", "uid": "w"}
 POD = {
@@ -52,7 +56,7 @@ class Home:
         self.settings, self.secret = settings, secret
         self.workflow = {"metadata": {"name": "wf", "uid": "w", **VERSION}, "spec": {}}
 
-    def __call__(self, asked):
+    def __call__(self, asked):  # noqa: PLR0911  a table of paths
         if asked.path.endswith("/configmaps/tfsteps"):
             return Answer(body={"data": {"settings.yaml": self.settings}})
         if "/secrets/" in asked.path:
@@ -84,7 +88,7 @@ class Far:
         self.jobs, self.ended, self.down = [], threading.Event(), threading.Event()
         self.deleted = threading.Event()
 
-    def __call__(self, asked):
+    def __call__(self, asked):  # noqa: PLR0911  a table of paths
         if self.down.is_set():
             return "reset"
         if asked.path == "/apis":
@@ -179,7 +183,7 @@ def launched(job, **observers):
     system, job = system_for(job)
     results = []
     thread = threading.Thread(
-        target=lambda: results.append(launch(job, WHO, system, base_dir=access.SERVICE_ACCOUNT, **observers)),
+        target=lambda: results.append(launch(job, WHO, system, base_dir=HERE, **observers)),
         daemon=True,
     )
     thread.start()
@@ -190,6 +194,7 @@ def changes(server):
     return [(asked.method, asked.path) for asked in server.asked if asked.method in ("POST", "PATCH", "DELETE")]
 
 
+@pytest.mark.shows("cluster")
 def test_the_job_is_there_and_the_step_stays_here(pod):
     far = Far()
     here, there = pod(far=far)
@@ -266,7 +271,7 @@ def test_a_restarted_launcher_adopts_its_job(pod):
     for _ in range(2):
         system, settled = system_for(job)
         assert system.attempt("r", "t") == 0
-        starts.append(system.start(settled, WHO, system.places(settled, WHO, access.SERVICE_ACCOUNT)))
+        starts.append(system.start(settled, WHO, system.places(settled, WHO, HERE)))
     assert [start.is_new for start in starts] == [True, False]
     assert starts[0].uid == starts[1].uid
     posts = [asked for asked in there.asked if asked.method == "POST" and "tfjobs" in asked.path]
@@ -304,7 +309,7 @@ def test_a_launcher_that_is_evicted_keeps_the_job_without_an_owner(pod):
     _, there = pod(home, keepers)
     home.secret["far"] = kubeconfig(there)
     system, job = system_for(spec.from_plain(plain(cluster="far", on_evicted="30m")))
-    handle = system.start(job, WHO, system.places(job, WHO, access.SERVICE_ACCOUNT))
+    handle = system.start(job, WHO, system.places(job, WHO, HERE))
     handle.is_new = False
     host = system._host
     host.pipeline.pending = host.pipeline.recreates_pod = host.pipeline.terminating
@@ -314,7 +319,9 @@ def test_a_launcher_that_is_evicted_keeps_the_job_without_an_owner(pod):
         with pytest.raises(LaunchError, match="the job is kept until"):
             list(handle.events())
     assert kept[0]["metadata"]["ownerReferences"] == [], "of an absent owner, Kubernetes deletes the keeper and the job"
-    (change,) = [asked.body["metadata"] for asked in there.asked if "ownerReferences" in json.dumps(asked.body or {})][-1:]
+    (change,) = [asked.body["metadata"] for asked in there.asked if "ownerReferences" in json.dumps(asked.body or {})][
+        -1:
+    ]
     assert [owner["uid"] for owner in change["ownerReferences"]] == ["k"]
 
 
@@ -381,7 +388,7 @@ class HomeOfLabelled(Home):
 def test_commands_find_the_job_by_the_cluster_of_the_settings(desk):
     far = Far()
     job = tfjob("Running")
-    labels = {"tfsteps.dev/run-id": "r", "tfsteps.dev/task": "t", "tfsteps.dev/attempt": "0"}
+    labels = WHO.labels()
     job["metadata"] |= {"labels": labels, "creationTimestamp": "2026-11-26T00:00:00Z", "namespace": "there"}
     far.jobs.append(job)
     desk(HomeOfLabelled(), far)
@@ -458,8 +465,7 @@ def test_a_kubeconfig_that_cannot_be_used_is_one_clear_error(secret, message, po
     here, _ = pod(Home(**secret))
     system, job = system_for(spec.from_plain(plain(cluster="far")))
     with pytest.raises(LaunchError, match=message) as caught:
-        system.attempt("r", "t")
-        system.start(job, WHO, system.places(job, WHO, access.SERVICE_ACCOUNT))
+        launch(job, msgspec.structs.replace(WHO, attempt=system.attempt("r", "t")), system, base_dir=HERE)
     assert not caught.value.retryable
     assert "cluster far: Secret ns/tfsteps-clusters" in str(caught.value)
     assert not changes(here)
@@ -477,20 +483,20 @@ def test_an_unknown_cluster_names_those_that_are_known(name, pod):
 
 
 def test_a_server_that_does_not_answer_is_a_fault_of_the_platform(pod, monkeypatch):
-    monkeypatch.setattr(job_cluster, "Api", lambda found, _patience: Impatient(found))
+    monkeypatch.setattr(job_cluster, "Api", lambda found, _patience: client.Api(found, patience=0.3))
     far = Far()
     far.down.set()
     pod(far=far)
     system, _ = system_for(spec.from_plain(plain(cluster="far")))
-    with pytest.raises(LaunchError, match=r"cluster far \(https://127.0.0.1:\d+, Secret .*\) cannot be reached") as caught:
+    with pytest.raises(
+        LaunchError, match=r"cluster far \(https://127.0.0.1:\d+, Secret .*\) cannot be reached"
+    ) as caught:
         system.attempt("r", "t")
     assert caught.value.retryable
 
 
 def test_a_certificate_of_another_authority_is_not_trusted(pod, monkeypatch):
-    import trustme  # noqa: PLC0415
-
-    monkeypatch.setattr(job_cluster, "Api", lambda found, _patience: Impatient(found))
+    monkeypatch.setattr(job_cluster, "Api", lambda found, _patience: client.Api(found, patience=0.3))
     other = base64.b64encode(trustme.CA().cert_pem.bytes()).decode()
     _, there = pod(**{"certificate-authority-data": other})
     system, _ = system_for(spec.from_plain(plain(cluster="far")))
@@ -498,9 +504,3 @@ def test_a_certificate_of_another_authority_is_not_trusted(pod, monkeypatch):
         system.attempt("r", "t")
     assert caught.value.retryable
     assert not there.asked
-
-
-def Impatient(found):  # noqa: N802
-    from tfsteps.kube.client import Api  # noqa: PLC0415
-
-    return Api(found, patience=0.3)

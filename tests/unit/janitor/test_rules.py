@@ -229,3 +229,16 @@ def test_the_retention_policy_of_a_job_without_annotations():
     noted = annotations(spec.from_plain({"name": "a", "image": "i", "roles": {"worker": {}}}))
     assert retention_policy({"metadata": {"annotations": noted}}) == RetentionPolicy(deadline=7 * 86400)
     assert retention_policy({"metadata": {}}) == RetentionPolicy()
+
+
+def test_a_job_that_was_launched_from_another_cluster_is_not_taken_for_one_without_launcher():
+    """Its Workflow cannot be seen here: its end may not be reported yet, and a retry may adopt it."""
+    short = DefaultRetention(succeeded=3600.0, failed=3600.0)
+    asked = {"why_abandoned": lambda: "", "has_pods": lambda: False, "default": short}
+    ended = {"age": 90_000.0, "ended": 80_000.0, "on_end": "keep"}
+    assert due(TFJob(), job("Succeeded", **ended), NOW, **asked), "launched by a command of this cluster"
+    assert due(TFJob(), job("Succeeded", home="{}", **ended), NOW, **asked) is None
+    assert due(TFJob(), job("Succeeded", home="{}", reported="now", **ended), NOW, **asked).reason is Reason.RETENTION
+    assert due(TFJob(), job("Succeeded", home="{}", keep_for="60", **ended), NOW, **asked).reason is Reason.KEEP_FOR
+    running = job("Running", age=90_000.0, home="{}", deadline="3600")
+    assert due(TFJob(), running, NOW, **asked).reason is Reason.DEADLINE

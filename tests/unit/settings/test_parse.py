@@ -28,6 +28,11 @@ BAD = [
         "projects.p.required.node_selector.a",
         "contradicts",
     ),
+    ("clusters: {in-cluster: {}}", "clusters.in-cluster", "is the name of the cluster of the step"),
+    ("defaults: {cluster: far}", "defaults.cluster", "is not a cluster of the settings"),
+    ("clusters: {a: {}}\nprojects: {p: {required: {cluster: b}}}", "projects.p.required.cluster", "in-cluster, a"),
+    ("clusters: {a: {kubeconfig: secret}}", "clusters.a.kubeconfig", ""),
+    ("projects: {p: {clusters: {b: {}}}}\nrequired: {cluster: b}", "required.cluster", "is not a cluster"),
 ]
 
 
@@ -49,7 +54,16 @@ def test_a_file_that_cannot_be_read_is_a_problem(tmp_path):
         load(str(tmp_path / "none.yaml"))
 
 
-def test_the_example_of_the_page_is_valid():
-    page = (pathlib.Path(__file__).parents[3] / "docs/operate/settings.md").read_text()
+def test_a_project_may_name_the_clusters_of_the_platform():
+    settings = parse(
+        "clusters: {a: {}}\nprojects: {p: {namespaces: [n], clusters: {b: {}}, defaults: {cluster: a}}}", "x"
+    )
+    assert list(settings.clusters_of("n")) == ["a", "b"]
+    assert list(settings.clusters_of("other")) == ["a"]
+
+
+@pytest.mark.parametrize("page", ["settings.md", "clusters.md"])
+def test_the_example_of_a_page_is_valid(page):
+    page = (pathlib.Path(__file__).parents[3] / "docs/operate" / page).read_text()
     [example] = re.findall(r'```yaml title="settings.yaml"\n(.*?)```', page, re.DOTALL)
     assert list(parse(example, "settings.yaml", registry.options()).projects) == ["vision"]

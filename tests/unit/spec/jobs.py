@@ -147,6 +147,7 @@ jobs = st.builds(
     keep_for=optional(durations),
     on_evicted=optional(durations | st.just(0.0)),
     queue=optional(words),
+    cluster=optional(words),
     priority=st.none() | st.integers(0, 100),
     systems=st.sampled_from([{}, {"t9k": {"debug": True}}, {"local": {"grace": 2.5}, "jobs": {"suspend": False}}]),
     **shared("all"),

@@ -93,6 +93,7 @@ DEFAULTS = [
             "notify": (),
             "gang": None,
             "queue": None,
+            "cluster": None,
             "priority": None,
             "systems": {},
         },
