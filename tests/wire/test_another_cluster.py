@@ -413,13 +413,15 @@ def test_a_command_launches_there_and_records_where(desk, tmp_path):
     far.ended.set()
     here, _ = desk(Home(), far)
     (tmp_path / "job.yaml").write_text(yaml.safe_dump(plain(cluster="far")))
-    code, _, error = tfsteps("run", tmp_path / "job.yaml", "--on", "kubernetes", "--run-id", "r")
+    code, _, error = tfsteps("run", tmp_path / "job.yaml", "--on", "kubernetes", "-n", "vision", "--run-id", "r")
     assert code == 0, error
     (job,) = far.jobs
     assert job["metadata"]["namespace"] == "there"
+    assert json.loads(job["metadata"]["annotations"][HOME])["namespace"] == "vision"
     assert not changes(here)
     code, shown, _ = tfsteps("show", "r", "--output", "json")
     assert '"cluster": "far"' in shown
+    assert "on kubeflow, namespace there, cluster far" in tfsteps("show", "r")[1]
 
 
 class Lines:

@@ -198,7 +198,9 @@ def headline(status: Status) -> list[str]:
         "run": status.identity.run,
         "task": f"{status.identity.task}, attempt {status.identity.attempt}",
         "pipeline": status.identity.pipeline,
-        "job": f"{status.job} on {status.system}" + (f", namespace {status.namespace}" if status.namespace else ""),
+        "job": f"{status.job} on {status.system}"
+        + (f", namespace {status.namespace}" if status.namespace else "")
+        + (f", cluster {status.cluster}" if status.cluster else ""),
         "created": f"{local_time(status.created)} ({duration(time.time() - status.created)} ago)",
         "code": str(status.code or ""),
         "image": image_line(status.images),

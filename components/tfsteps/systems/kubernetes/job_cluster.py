@@ -97,7 +97,7 @@ class JobCluster:
         """
         if self._chosen:
             defined = self._settings.settings if self._settings else None
-            known = defined.clusters_of(self._home_namespace).get(self._chosen) if defined else None
+            known = defined.clusters_of(self.home_namespace).get(self._chosen) if defined else None
             return (known and known.namespace) or "default"
         try:
             return self._namespace or access.find(self._context).namespace
@@ -118,7 +118,7 @@ class JobCluster:
         if found.settings is not None or FEATURES["personal"].uses(job):
             from tfsteps.settings.apply import apply  # noqa: PLC0415  most jobs need neither
 
-            layers = found.settings.layers(self._home_namespace) if found.settings else ()
+            layers = found.settings.layers(self.home_namespace) if found.settings else ()
             job = apply(job, layers, os.environ, found.source, options).job
         self._choose(job.other_cluster, found)
         return job
@@ -126,7 +126,7 @@ class JobCluster:
     def default(self, options: Options) -> str:
         """Return the cluster of jobs that name none; empty = that of this process. Errors as `with_settings`."""
         settings = self._read_settings(options).settings
-        layers = [layer for _, layer in settings.layers(self._home_namespace)] if settings else []
+        layers = [layer for _, layer in settings.layers(self.home_namespace)] if settings else []
         fields = [part.cluster for layer in layers for part in (layer.defaults, layer.required) if part.cluster]
         return fields[-1] if fields and fields[-1] != OWN_CLUSTER else ""
 
@@ -138,7 +138,7 @@ class JobCluster:
         """
         selector = f"{RUN_ID}={label_value(run)},{CLUSTER}"
         try:
-            pods = self.home.list(PODS, self._home_namespace, labelSelector=selector)["items"] or []
+            pods = self.home.list(PODS, self.home_namespace, labelSelector=selector)["items"] or []
         except ApiError as error:
             if error.unavailable:
                 raise LaunchError(f"the clusters of the run's jobs are not known: {error}", retryable=True) from error
@@ -148,9 +148,9 @@ class JobCluster:
     def _read_settings(self, options: Options) -> find.Found:
         if self._settings is None:
             try:
-                self._settings = find.of_file(options) or find.of_namespace(self.home, self._home_namespace, options)
+                self._settings = find.of_file(options) or find.of_namespace(self.home, self.home_namespace, options)
             except ApiError as error:
-                what = f"whether the platform has settings for namespace {self._home_namespace} is not known: {error}"
+                what = f"whether the platform has settings for namespace {self.home_namespace} is not known: {error}"
                 raise LaunchError(what, retryable=error.unavailable) from error
         return self._settings
 
@@ -171,7 +171,7 @@ class JobCluster:
             raise SpecError([problem], self.unset.name if self.unset else "") from error
 
     def _defined(self, found: find.Found) -> "dict[str, Cluster]":
-        return found.settings.clusters_of(self._home_namespace) if found.settings else {}
+        return found.settings.clusters_of(self.home_namespace) if found.settings else {}
 
     @functools.cached_property
     def _of_settings(self) -> str:
@@ -186,19 +186,19 @@ class JobCluster:
         return ""
 
     @property
-    def _home_namespace(self) -> str:
+    def home_namespace(self) -> str:
         """The namespace of the settings: the one that was chosen, unless it is a namespace of the other cluster."""
         return (not self._of_settings and self._namespace) or self.home.access.namespace
 
     def _access(self, name: str) -> "Access":
         """Return the address and the credentials of another cluster."""
-        found = self._settings or find.of_file() or find.of_namespace(self.home, self._home_namespace)
+        found = self._settings or find.of_file() or find.of_namespace(self.home, self.home_namespace)
         if cluster := self._defined(found).get(name):
             return self._of_secret(name, cluster)
         try:
             other = access.find(name)
         except NoContextError as error:
-            where = found.source or found.warning or f"namespace {self._home_namespace} has no platform settings"
+            where = found.source or found.warning or f"namespace {self.home_namespace} has no platform settings"
             known = ", ".join(self._defined(found)) or "none"
             raise AccessError(f"{error}. Nor is it a cluster of the platform settings ({where}): {known}") from error
         return msgspec.structs.replace(other, cluster=name)
@@ -206,7 +206,7 @@ class JobCluster:
     def _of_secret(self, name: str, cluster: "Cluster") -> "Access":
         from tfsteps.kube import kubeconfig  # noqa: PLC0415  most launchers in pods need none
 
-        namespace, secret = self._home_namespace, cluster.kubeconfig.secret
+        namespace, secret = self.home_namespace, cluster.kubeconfig.secret
         key = cluster.kubeconfig.key or name
         where = f"cluster {name}: Secret {namespace}/{secret}"
         try:

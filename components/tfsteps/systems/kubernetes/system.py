@@ -176,10 +176,9 @@ class KubernetesSystem:
             if self._host and self._host.owner:
                 rendered.manifest["metadata"]["ownerReferences"] = [self._host.owner]
             if self.cluster.name:
-                home = self.cluster.home.access
-                namespace = self._host.namespace if self._host else home.namespace
                 owner = self._pipeline.owner if self._pipeline else {}
-                rendered.annotations[HOME] = Home(home.cluster_id, namespace, owner).text
+                home = Home(self.cluster.home.access.cluster_id, self.cluster.home_namespace, owner)
+                rendered.annotations[HOME] = home.text
             make_folders(job, places)
             item = self._existing(rendered)
             if item is None or self._unlisted:
