@@ -1,13 +1,13 @@
 """What is done before a job is created: its code is uploaded."""
 
 import pytest
+from tfsteps.backends.errors import CommandError
 
 from tests.support.code_store import served
 from tests.unit.cli.command import refused, tfsteps
 from tests.unit.cli.jobs_on_cluster import kubeconfig
 from tfsteps.api.job_input import JobOptions, read_command
 from tfsteps.api.plan import make_plan
-from tfsteps.backends.errors import CommandError
 from tfsteps.backends.place import Place
 from tfsteps.runs.location import Location
 
