@@ -64,7 +64,7 @@ check: $(STAMP) ## format, lint, types, layers, duplicates, documentation, golde
 	$(BIN)/lint-imports
 	$(BIN)/pylint --disable=all --enable=duplicate-code --score=n components/tfsteps
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict # with --quiet no warning would count
-	$(BIN)/pytest -q -n auto tests/golden
+	$(BIN)/pytest -q -n auto tests/golden tests/unit/repository/test_page_width.py tests/unit/repository/test_words.py
 
 docs: $(STAMP) ## serve the documentation on http://127.0.0.1:8000, and follow changes
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --dev-addr 127.0.0.1:8000

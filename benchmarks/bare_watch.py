@@ -23,7 +23,7 @@ def main(arguments: list[str]) -> None:
         *lines, rest = (rest + part).split(b"\n")
         for line in lines:
             conditions = json.loads(line)["object"].get("status", {}).get("conditions") or []
-            if any(each["type"] in ("Succeeded", "Failed") and each["status"] == "True" for each in conditions):
+            if any(item["type"] in ("Succeeded", "Failed") and item["status"] == "True" for item in conditions):
                 return
 
 

@@ -51,7 +51,7 @@ def rows(*, quick: bool = False) -> Iterator[Row]:
             5 * count / 1000,
             1,
         )
-        delays = sorted(fleet.end(each * count // ENDED) for each in range(ENDED))
+        delays = sorted(fleet.end(item * count // ENDED) for item in range(ENDED))
         yield Row(
             "thousand_waits_end_seen_s",
             f"the longest time from a status patched to its wait's end, of {ENDED} of {count}",

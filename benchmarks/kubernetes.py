@@ -215,13 +215,13 @@ def cpu_seconds(pid: int) -> float:
 
 def _ends(site: Site, pairs: int) -> Iterator[Row]:
     measured = [_pair(site, f"end{i}") for i in range(pairs + 1)][1:]
-    ours, bare = (statistics.median(each[i] for each in measured) for i in (0, 1))
+    ours, bare = (statistics.median(item[i] for item in measured) for i in (0, 1))
     ratio = statistics.median(a / b for a, b, _ in measured)
     what = "job object turns terminal -> the step's process exits (last lines read, outputs, report, pods deleted)"
     yield Row("end_to_exit_ms", what, ours * 1e3, "ms", 100, pairs, bare * 1e3, ratio)
     yield Row("end_to_exit_ratio", "the same over a bare watch on the same object", ratio, "x", 2, pairs)
     what = "CPU of the launcher until its job object exists"
-    yield Row("start_to_created_cpu_s", what, statistics.median(each[2] for each in measured), "s", 0.15, pairs)
+    yield Row("start_to_created_cpu_s", what, statistics.median(item[2] for item in measured), "s", 0.15, pairs)
 
 
 def _pair(site: Site, task: str) -> tuple[float, float, float]:
@@ -231,7 +231,7 @@ def _pair(site: Site, task: str) -> tuple[float, float, float]:
     with concurrent.futures.ThreadPoolExecutor() as pool:
         exits = [pool.submit(_exit, process) for process in (launcher, site.bare_watch(task))]
         ended = site.when(task, "ended")
-        ours, bare = (each.result() - ended for each in exits)
+        ours, bare = (item.result() - ended for item in exits)
     if launcher.returncode:
         raise SystemExit(f"{task} failed: {site.log(task)}")
     return ours, bare, site.when(task, "cpu")

@@ -164,7 +164,7 @@ class _Server:
             await asyncio.sleep(3600)
         else:
             jobs = "tfjobs" in path
-            items = [_whole(each, jobs=jobs) for each in ([self._job()] if jobs else self._pods())]
+            items = [_whole(entry, jobs=jobs) for entry in ([self._job()] if jobs else self._pods())]
             kind, api = ("TFJobList", "kubeflow.org/v1") if jobs else ("PodList", "v1")
             listed = {"kind": kind, "apiVersion": api, "metadata": {"resourceVersion": "7"}, "items": items}
             send(json.dumps(items[0] if path.endswith("/tfjobs/job") else listed).encode())

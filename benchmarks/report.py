@@ -16,7 +16,7 @@ from tests.support.finished import START, attempt_of, changes, curves, ran
 from tfsteps import report
 from tfsteps.runs.events import State
 from tfsteps.runs.log_file import stamp
-from tfsteps.runs.store import Attempt
+from tfsteps.runs.store import AttemptFolder
 
 REPLICAS, LINES = 60, 100_000
 GOAL = 3.0  # seconds
@@ -40,13 +40,13 @@ def rows(*, quick: bool = False) -> Iterator[Row]:
             yield Row(f"report_{name}_mib", f"size of the report of {what}{more}", mib, "MiB", SIZE_GOAL, 1)
 
 
-def _seconds(attempt: Attempt) -> float:
+def _seconds(attempt: AttemptFolder) -> float:
     start = time.perf_counter()
     report.write(attempt)
     return time.perf_counter() - start
 
 
-def _attempt(lines: int, *, uneven: bool) -> Attempt:
+def _attempt(lines: int, *, uneven: bool) -> AttemptFolder:
     attempt, status = attempt_of(JOB, State.SUCCEEDED, started=START + 9, ended=START + lines)
     for replica in status.replicas:
         ran(replica, 1, lines, "succeeded", 0)

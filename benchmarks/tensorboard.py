@@ -31,7 +31,7 @@ def rows(*, quick: bool = False) -> Iterator[Row]:
         theirs = ["-m", "tensorboard.main", "--logdir", folder, "--port"]
         pairs = [(_measured(ours), _measured(theirs)) for _ in range(RUNS[quick] + 1)][1:]
     (ready, memory), (their_ready, their_memory) = (
-        [statistics.median(each) for each in zip(*side, strict=True)] for side in zip(*pairs, strict=True)
+        [statistics.median(item) for item in zip(*side, strict=True)] for side in zip(*pairs, strict=True)
     )
     what = "from the start of TensorBoard's program to its first answer; baseline: `tensorboard` beside TensorFlow"
     yield Row("tensorboard_ready", what, ready, "s", 3, len(pairs), their_ready, ready / their_ready)
@@ -59,10 +59,10 @@ def _measured(arguments: Sequence[str]) -> tuple[float, float]:
             while _answer(port, "data/runs").count(b"run-") < 10:
                 time.sleep(0.1)
             everything = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
-            return ready, sum(each.memory_full_info().pss for each in everything) / 2**20
+            return ready, sum(item.memory_full_info().pss for item in everything) / 2**20
         finally:
-            for each in psutil.Process(process.pid).children(recursive=True):
-                each.kill()
+            for child in psutil.Process(process.pid).children(recursive=True):
+                child.kill()
             process.kill()
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from benchmarks.measure import Row
 from tfsteps import spec
 from tfsteps.launcher.usage_writer import UsageWriter
-from tfsteps.runs.events import Replica
+from tfsteps.runs.events import ReplicaName
 from tfsteps.systems.local.usage import SECONDS, UsageMeter
 
 REPLICAS = 4
@@ -48,7 +48,7 @@ def rows(*, quick: bool = False) -> Iterator[Row]:
 def _cpu_per_sample(processes: list[subprocess.Popen], count: int) -> float:
     slots = [
         types.SimpleNamespace(
-            replica=Replica("worker", index), process=types.SimpleNamespace(pid=process.pid, started=time.time())
+            replica=ReplicaName("worker", index), process=types.SimpleNamespace(pid=process.pid, started=time.time())
         )
         for index, process in enumerate(processes)
     ]

@@ -64,7 +64,7 @@ def export(task: StepTask, accuracy: float, model: str = "") -> str:
 @step("job", "settings", "model")
 def best(task: StepTask, jobs: list, metric: str) -> str:
     """Choose among the outputs `job` of several trainings the one with the highest `metric`."""
-    jobs = [json.loads(each) if isinstance(each, str) else each for each in jobs]  # Argo collects texts
+    jobs = [json.loads(item) if isinstance(item, str) else item for item in jobs]  # Argo collects texts
     job = max(jobs, key=lambda each: each["metrics"][metric])
     settings = json.loads(pathlib.Path(job["output"], "settings.json").read_text("utf-8"))
     task.write({"job": job, "settings": settings}, {"model": {"path": job["model"]}})

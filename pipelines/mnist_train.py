@@ -82,7 +82,7 @@ def batches(first: int, pipeline: int) -> tf.data.Dataset:
 
 
 class Progress:
-    """The step counter, the checkpoints, the curve of the loss. All restore, the deciding task alone keeps."""
+    """The step counter, the checkpoints, the curve of the loss. All restore, the decisive task alone keeps."""
 
     def __init__(self, model: Classifier, *, decides: bool, shared: bool) -> None:
         self.model = model

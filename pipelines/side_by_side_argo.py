@@ -19,8 +19,8 @@ with workflow("side-by-side", "Digits: a champion and a challenger, trained at t
     with DAG(name="main"):
         drawn = prepare(examples=given("examples"), seed=1)
         one, other = (
-            train(each, spec=job("side_by_side"), env=given(each), data=drawn.get_parameter("file"))
-            for each in ("champion", "challenger")
+            train(item, spec=job("side_by_side"), env=given(item), data=drawn.get_parameter("file"))
+            for item in ("champion", "challenger")
         )
         compared = compare(first=one.get_parameter("job"), second=other.get_parameter("job"), metric="accuracy")
         drawn >> [one, other] >> compared

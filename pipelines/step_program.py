@@ -64,14 +64,14 @@ def interface(function: Step) -> Interface:
         description=inspect.getdoc(function) or "",
         inputs=tuple(
             Input(
-                name=each.name,
-                type=_KINDS[each.annotation],
-                required=each.default is missing,
-                default=None if each.default is missing else each.default,
+                name=item.name,
+                type=_KINDS[item.annotation],
+                required=item.default is missing,
+                default=None if item.default is missing else item.default,
             )
-            for each in inputs
+            for item in inputs
         ),
-        outputs=tuple(Output(name=each, type=_ARTIFACTS.get(each, "STRING")) for each in _OUTPUTS[function.__name__]),
+        outputs=tuple(Output(name=item, type=_ARTIFACTS.get(item, "STRING")) for item in _OUTPUTS[function.__name__]),
     )
 
 
@@ -87,5 +87,5 @@ def shared(folder: str, artifact: Artifact | None) -> pathlib.Path:
 def _task(function: Step, arguments: Sequence[str]) -> StepTask:
     if arguments[:1] != [ARGUMENT]:
         return ExecutorInput.from_arguments(arguments)
-    given = (each.partition("=") for each in arguments[2:])
+    given = (argument.partition("=") for argument in arguments[2:])
     return ArgoTask(interface(function), {name: text for name, _, text in given}, os.environ, FOLDER)

@@ -7,7 +7,7 @@ except ModuleNotFoundError as _error:
         raise
     raise ModuleNotFoundError("tfsteps.argo needs hera: pip install 'tfsteps[argo]'", name="hera") from None
 
-from tfsteps.engines.argo.lint import problems, warnings
+from tfsteps.engines.argo.lint import lint_messages, warnings
 from tfsteps.engines.argo.manifests import workflow_template
 from tfsteps.engines.argo.step import ArgoStep, argo_step
 from tfsteps.image import IMAGE
@@ -39,8 +39,8 @@ __all__ = [
     "cleanup",
     "evaluate_gate",
     "launch",
+    "lint_messages",
     "notify",
-    "problems",
     "tensorboard",
     "train",
     "wait",

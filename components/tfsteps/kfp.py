@@ -11,7 +11,7 @@ except ModuleNotFoundError as _error:
     raise ModuleNotFoundError("tfsteps.kfp needs kfp: pip install 'tfsteps[kfp]'", name="kfp") from None
 
 from tfsteps.engines.kfp.component import LauncherComponent, container_spec, launcher_component
-from tfsteps.engines.kfp.lint import problems, warnings
+from tfsteps.engines.kfp.lint import lint_messages, warnings
 from tfsteps.image import IMAGE
 from tfsteps.steps.cleanup.component import cleanup
 from tfsteps.steps.evaluate_gate.component import evaluate_gate
@@ -37,8 +37,8 @@ __all__ = [
     "evaluate_gate",
     "launch",
     "launcher_component",
+    "lint_messages",
     "notify",
-    "problems",
     "run",
     "run_here",
     "tensorboard",

@@ -66,7 +66,7 @@ class Environment:
 
     def submit(self, flow):
         """Make a Workflow; what its lint has to say comes first."""
-        assert argo.problems(flow.to_yaml()) == []
+        assert argo.lint_messages(flow.to_yaml()) == []
         self.flows[flow.name] = self.create(WORKFLOWS, flow.to_dict())["metadata"]
 
     def create(self, resource, item):
@@ -95,18 +95,18 @@ class Environment:
 
     def nodes(self, name):
         """Return the nodes of a Workflow by display name."""
-        return {each["displayName"]: each for each in (self.status(name).get("nodes") or {}).values()}
+        return {node["displayName"]: node for node in (self.status(name).get("nodes") or {}).values()}
 
     def output(self, name, node, parameter):
         """Return an output parameter of a node."""
         found = self.nodes(name)[node].get("outputs", {}).get("parameters", [])
-        return next(each.get("value", "") for each in found if each["name"] == parameter)
+        return next(item.get("value", "") for item in found if item["name"] == parameter)
 
     def jobs(self, name):
         """Return the metadata of a Workflow's jobs."""
         selector = f"{RUN_ID}={self.flows[name]['uid']}"
         return [
-            each["metadata"] for each in self.cluster.api.list(JOBS, self.namespace, labelSelector=selector)["items"]
+            item["metadata"] for item in self.cluster.api.list(JOBS, self.namespace, labelSelector=selector)["items"]
         ]
 
     def running(self, name):
@@ -126,7 +126,7 @@ class Environment:
     def launchers(self, name):
         """Return the pods of a Workflow that have not ended."""
         pods = self.cluster.api.list(PODS, self.namespace, labelSelector=f"workflows.argoproj.io/workflow={name}")
-        return [each for each in pods["items"] if each["status"].get("phase") not in {"Succeeded", "Failed"}]
+        return [item for item in pods["items"] if item["status"].get("phase") not in {"Succeeded", "Failed"}]
 
     def gone(self, name, since, within):
         """Wait until a Workflow has no job, and return after how many seconds."""

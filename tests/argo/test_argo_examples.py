@@ -7,7 +7,7 @@ import yaml
 
 from tests.cluster.build import module_folder
 from tests.cluster.platforms import PLATFORMS
-from tfsteps.engines.argo.lint import problems
+from tfsteps.engines.argo.lint import lint_messages
 
 pytestmark = pytest.mark.cluster  # needs Argo's Go module, as the cluster does
 
@@ -33,7 +33,7 @@ def argo(request):
 def test_examples(argo):
     files = sorted((argo / "examples").rglob("*.yaml"))
     assert len(files) > 200
-    found = {file.name: problems(file.read_text()) for file in files}
+    found = {file.name: lint_messages(file.read_text()) for file in files}
     assert {name: said for name, said in found.items() if said and not said[0].startswith(NONE)} == {}
 
 
@@ -54,7 +54,7 @@ def test_refused(argo):
         try:
             manifest = yaml.safe_load(text)
             named = {**manifest, "metadata": {"name": "a"}}  # many of them have none, which is not their point
-            (found if problems(yaml.safe_dump(named)) else missed).add(name)
+            (found if lint_messages(yaml.safe_dump(named)) else missed).add(name)
         except yaml.YAMLError:
             found.add(name)
     assert missed == NOT_FOUND & (missed | found)  # Argo 3.7 tests less than Argo 4.0 does

@@ -8,7 +8,7 @@ from tests.cluster import images
 from tests.pipelines.conftest import claim
 from tests.support.doc_examples import examples
 from tests.support.event_writer import ScalarWriter
-from tfsteps.argo import problems
+from tfsteps.argo import lint_messages
 from tfsteps.image import IMAGE
 from tfsteps.kube.resource import Resource
 
@@ -35,7 +35,7 @@ the claim were called with, each up to its first blank."""
 CANNOT_RUN: dict[str, str] = {}
 """Those that cannot run on the cluster of the tests, and why."""
 
-EXAMPLES = [pytest.param(each, id=str(each)) for each in examples() if "Workflow(" in each.code]
+EXAMPLES = [pytest.param(entry, id=str(entry)) for entry in examples() if "Workflow(" in entry.code]
 
 
 def name_of(workflow):
@@ -75,7 +75,7 @@ def test_an_example_runs_to_its_end(example, environment, claim):
             continue
         before = set(claim.rglob("arguments"))
         text = workflow.to_yaml().replace(IMAGE, environment.image)
-        assert problems(text) == []
+        assert lint_messages(text) == []
         name = environment.create(WORKFLOWS, yaml.safe_load(text))["metadata"]["name"]
         assert environment.ended(name) == "Succeeded", environment.why(name)
         steps, called = RUN[name_of(workflow)]

@@ -56,7 +56,7 @@ class Trainings:
 
     def _note(self, item, *, gone=False):
         meta, conditions = item["metadata"], (item.get("status") or {}).get("conditions") or []
-        ended = {each["type"] for each in conditions if each["status"] == "True"} & {"Succeeded", "Failed"}
+        ended = {item["type"] for item in conditions if item["status"] == "True"} & {"Succeeded", "Failed"}
         of_run = self.jobs.setdefault(meta["labels"][RUN_ID], {})
         if gone := gone or "deletionTimestamp" in meta:  # it may wait for the grace period of its pods
             self.gone.setdefault(meta["labels"][RUN_ID], time.monotonic())
@@ -130,7 +130,7 @@ def submit(environment, name, policy, script=HELD, *, finalizer=False, **spec):
     inputs = job(script)
     inputs["spec"] |= spec
     flow = environment.one(name, on_exit=finalizer, inputs=inputs).to_dict()
-    template = next(each for each in flow["spec"]["templates"] if each["name"] == "train")
+    template = next(item for item in flow["spec"]["templates"] if item["name"] == "train")
     template.pop("retryStrategy", None)
     if policy != "none":
         template["retryStrategy"] = {"limit": 3, "retryPolicy": policy, "backoff": {"duration": "1"}}
@@ -244,7 +244,7 @@ def retry(environment, name):
 @pytest.fixture(scope="module")
 def table(environment, trainings, kept):
     """Run all cells, some side by side, and print the table."""
-    cells = [Cell(*each) for each in CELLS]
+    cells = [Cell(*item) for item in CELLS]
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
         results = list(pool.map(lambda cell: attempt(lambda: cell.run(environment, trainings)), cells))
     print(*(cell.row() for cell in cells), sep="\n")
@@ -260,7 +260,7 @@ def attempt(what):
     return None
 
 
-@pytest.mark.parametrize("name", [Cell(*each).name for each in CELLS])
+@pytest.mark.parametrize("name", [Cell(*item).name for item in CELLS])
 def test_a_lost_launcher(name, table, environment, trainings):
     cell, error = table[name]
     if error:

@@ -61,10 +61,10 @@ def running(environment, name):
 
 def adopted(environment, name, pod, uid):
     """Check that a launcher made anew goes on with the job, and the Workflow succeeds with that one job."""
-    until(lambda: any(each["metadata"]["uid"] != pod["uid"] for each in environment.launchers(name)))
+    until(lambda: any(launcher["metadata"]["uid"] != pod["uid"] for launcher in environment.launchers(name)))
     environment.release(name)
     assert environment.ended(name) == "Succeeded", environment.why(name)
-    assert [each["uid"] for each in environment.jobs(name)] == [uid]
+    assert [item["uid"] for item in environment.jobs(name)] == [uid]
 
 
 @pytest.mark.usefixtures("flows")
@@ -75,7 +75,7 @@ def test_drained(environment):
     try:
         environment.evict(pod["name"])
         time.sleep(3)
-        assert [each["uid"] for each in environment.jobs("drained")] == [uid]
+        assert [item["uid"] for item in environment.jobs("drained")] == [uid]
     finally:
         environment.cluster.api.patch(NODES, "", node, {"spec": {"unschedulable": None}})
     adopted(environment, "drained", pod, uid)
@@ -86,7 +86,7 @@ def test_killed(environment):
     pod, uid = running(environment, "killed")
     environment.kill(pod["name"])
     adopted(environment, "killed", pod, uid)
-    tries = [environment.nodes("killed")[each]["phase"] for each in ("fit(0)", "fit(1)")]
+    tries = [environment.nodes("killed")[item]["phase"] for item in ("fit(0)", "fit(1)")]
     assert tries == ["Failed", "Succeeded"], environment.why("killed")
 
 
@@ -131,7 +131,7 @@ def test_suspended(environment):
     environment.release("suspended")
     until(lambda: not environment.launchers("suspended"))
     time.sleep(2)
-    assert [each["uid"] for each in environment.jobs("suspended")] == [uid], "what runs goes on, nothing new begins"
+    assert [item["uid"] for item in environment.jobs("suspended")] == [uid], "what runs goes on, nothing new begins"
     environment.patch("suspended", {"suspend": None})
     assert environment.ended("suspended") == "Succeeded", environment.why("suspended")
     assert len(environment.jobs("suspended")) == 2
@@ -144,5 +144,5 @@ def test_out_of_time(name, environment):
     assert "] up" in environment.log(name), "there was a job"
     assert environment.jobs(name) == []
     assert environment.nodes(name)[f"{name}.onExit"]["phase"] == "Succeeded", environment.why(name)
-    tries = [each for each in environment.nodes(name) if each.startswith("fit(")]
+    tries = [node for node in environment.nodes(name) if node.startswith("fit(")]
     assert tries == ["fit(0)"], "what is out of time is not tried again"

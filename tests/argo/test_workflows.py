@@ -11,7 +11,7 @@ from hera.workflows.models import ValueFrom, WorkflowTemplateRef
 from tests.argo.environment import BUSYBOX, CLUSTER_TEMPLATES, JOBS, TEMPLATES, WORKFLOWS, job
 from tests.support.shell import printing
 from tests.support.waiting import until
-from tfsteps.argo import problems, workflow_template
+from tfsteps.argo import lint_messages, workflow_template
 from tfsteps.imports.pipelines import read_pipelines
 from tfsteps.runs.identity import new_run_id
 
@@ -28,7 +28,7 @@ def shell(name, script, *inputs, outputs=None):
         image=BUSYBOX,
         image_pull_policy="Never",
         command=["sh", "-c", script],
-        inputs=[Parameter(name=each) for each in inputs],
+        inputs=[Parameter(name=item) for item in inputs],
         outputs=[Parameter(name=outputs, value_from=ValueFrom(path="/tmp/out"))] if outputs else None,
     )
 
@@ -82,7 +82,7 @@ def by_reference(environment):
         "metadata": {"name": "by-reference"},
         "spec": {"entrypoint": "main", "serviceAccountName": environment.account, "templates": templates},
     }
-    assert problems(json.dumps(item)) == []
+    assert lint_messages(json.dumps(item)) == []
     environment.flows["by-reference"] = environment.create(WORKFLOWS, item)["metadata"]
 
 
@@ -110,7 +110,7 @@ def imported(environment):
         ],
     }
     [pipeline] = read_pipelines(json.dumps(exported))
-    assert problems(pipeline.text) == []
+    assert lint_messages(pipeline.text) == []
     item = yaml.safe_load(pipeline.text)
     item["metadata"] = {"name": "imported"}
     item["spec"]["serviceAccountName"] = environment.account
@@ -203,8 +203,8 @@ def test_a_job_that_one_step_launches_and_another_waits_for(environment):
 def test_jobs_side_by_side_in_a_loop(environment):
     assert environment.ended("side-by-side") == "Succeeded", environment.why("side-by-side")
     made = environment.jobs("side-by-side")
-    assert len({each["name"] for each in made}) == len({each["labels"]["tfsteps.dev/task"] for each in made}) == 3
-    assert {each["labels"]["tfsteps.dev/pipeline"] for each in made} == {"side-by-side"}
+    assert len({item["name"] for item in made}) == len({item["labels"]["tfsteps.dev/task"] for item in made}) == 3
+    assert {item["labels"]["tfsteps.dev/pipeline"] for item in made} == {"side-by-side"}
 
 
 @pytest.mark.usefixtures("flows")

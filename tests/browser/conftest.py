@@ -12,7 +12,7 @@ from selenium.webdriver.common.by import By
 from tests.support.browser import chromium
 from tests.support.waiting import until
 from tfsteps import report
-from tfsteps.runs.store import Attempt
+from tfsteps.runs.store import AttemptFolder
 
 
 @pytest.fixture(scope="session")
@@ -98,7 +98,7 @@ def show(browser):
     pages = []
 
     def opened(page):
-        pages.append(Page(browser, report.write(page) if isinstance(page, Attempt) else page))
+        pages.append(Page(browser, report.write(page) if isinstance(page, AttemptFolder) else page))
         return pages[-1]
 
     yield opened

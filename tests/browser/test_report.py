@@ -131,7 +131,7 @@ def test_on_paper_there_is_nothing_to_click_and_nothing_is_cut(show):
     page = show(finished.succeeded())
     page.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     try:
-        assert not any(each.is_displayed() for each in page.all("nav"))
+        assert not any(item.is_displayed() for item in page.all("nav"))
         assert page.one("#chief-0 pre").value_of_css_property("max-height") == "none"
     finally:
         page.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})

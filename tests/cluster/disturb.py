@@ -54,7 +54,7 @@ def disturb(seed: int) -> None:
     try:
         while True:
             time.sleep(dice.expovariate(1 / _EVERY_SECONDS))
-            (party,) = dice.choices(PARTIES, [each.weight for each in PARTIES])
+            (party,) = dice.choices(PARTIES, [item.weight for item in PARTIES])
             if found := sorted(_processes(party)):
                 stood[party.name] += _still(dice.choice(found), dice.uniform(_SHORTEST_SECONDS, party.seconds))
     except KeyboardInterrupt:

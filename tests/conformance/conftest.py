@@ -47,7 +47,7 @@ def case_outcomes(request, kubeconfig, build, tmp_path_factory):
     chosen = [
         item.callspec.params for item in request.session.items if "case_outcomes" in getattr(item, "fixturenames", ())
     ]
-    together = [(each["system"], each["case"]) for each in chosen if not each["case"].alone]
+    together = [(entry["system"], entry["case"]) for entry in chosen if not entry["case"].alone]
     with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
         futures = {(system.name, case.name): pool.submit(run, system, case) for system, case in together}
 

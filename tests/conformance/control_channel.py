@@ -29,10 +29,10 @@ def release(environment: Environment, launcher: Launcher, name: str) -> None:
 def held(job: Mapping[str, Any], name: str, wait: str = WAIT_FOR_RELEASE) -> dict[str, Any]:
     """Return a job, all commands given, in which one replica runs `wait` before it ends as it would have."""
     whole = {**job, "roles": {role: dict(fields) for role, fields in job["roles"].items()}}
-    for each in (whole, *whole["roles"].values()):
-        if "command" in each:
+    for item in (whole, *whole["roles"].values()):
+        if "command" in item:
             script = f'"$@"; code=$?; [ $TFSTEPS_ROLE-$TFSTEPS_INDEX != {name} ] || {wait}; exit $code'
-            each["command"] = ["sh", "-c", script, "sh", *each["command"]]
+            item["command"] = ["sh", "-c", script, "sh", *item["command"]]
     return whole
 
 
@@ -40,19 +40,19 @@ def succeeded(launcher: Launcher, names: Container[str]) -> bool:
     """Tell whether the launcher, which still runs, has seen these replicas succeed."""
     assert launcher.process.poll() is None, launcher.text()[-3000:]
     replicas = launcher.status.replicas if launcher.started() else []
-    found = [each.state for each in replicas if each.name in names]
+    found = [replica.state for replica in replicas if replica.name in names]
     return bool(found) and set(found) == {ReplicaState.SUCCEEDED}
 
 
 def _pod(launcher: Launcher, name: str) -> str:
     """Return the name of a replica's pod; empty = it is not known yet."""
     replicas = launcher.status.replicas if launcher.started() else []
-    places = [each.incarnations[-1].place for each in replicas if each.name == name and each.incarnations]
+    places = [replica.incarnations[-1].place for replica in replicas if replica.name == name and replica.incarnations]
     return places[0].partition(" ")[0] if places else ""
 
 
 def _has_ended(launcher: Launcher, name: str) -> bool:
-    states = [each.state for each in launcher.status.replicas if each.name == name]
+    states = [replica.state for replica in launcher.status.replicas if replica.name == name]
     return bool({ReplicaState.SUCCEEDED, ReplicaState.FAILED} & set(states))
 
 

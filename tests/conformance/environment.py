@@ -25,7 +25,7 @@ from tfsteps.runs.events import State
 from tfsteps.runs.identity import Identity, new_run_id
 from tfsteps.runs.log_file import read_log
 from tfsteps.runs.status import FailureSummary, Status
-from tfsteps.runs.store import Attempt, quote
+from tfsteps.runs.store import AttemptFolder, quote
 from tfsteps.systems.kubernetes.dependents import apply
 
 _ROOT = pathlib.Path(__file__).parents[2]
@@ -41,7 +41,7 @@ class Launcher:
     """A launcher, as a process of its own."""
 
     process: subprocess.Popen[bytes]
-    attempt: Attempt
+    attempt: AttemptFolder
     said: pathlib.Path
 
     def wait(self) -> int:
@@ -93,7 +93,7 @@ class Launcher:
     @property
     def states(self) -> list[State]:
         """The states that the job went through."""
-        return [each.state for each in self.status.transitions]
+        return [transition.state for transition in self.status.transitions]
 
     def raw_lines(self, replica: str = "") -> Iterator[tuple[str, bytes]]:
         """Yield (replica, line) of the saved log, of one replica if it is named."""
@@ -155,7 +155,7 @@ class Environment:
 
     def _seen(self) -> str:
         """Return what the launchers said, the job objects and the pods."""
-        said = [f"launcher, {each.process.poll()}: {each.text()[-3000:]}" for each in self._launchers]
+        said = [f"launcher, {launcher.process.poll()}: {launcher.text()[-3000:]}" for launcher in self._launchers]
         jobs = [f"job: {json.dumps({part: job.get(part) for part in ('metadata', 'status')})}" for job in self.jobs()]
         pods = [f"pod {pod['metadata']['name']}: {json.dumps(pod['status'])}" for pod in self.pods(leaving=True)]
         return "\n".join([*said, *jobs, *pods])
@@ -182,8 +182,8 @@ class Environment:
                 stdout=output,
                 stderr=output,
             )
-        folder = Attempt.of(Identity(run=run, task=task, attempt=attempt)).folder.parts[-4:]
-        launcher = Launcher(process, Attempt(self.folder.joinpath(home, *folder)), said)
+        folder = AttemptFolder.of(Identity(run=run, task=task, attempt=attempt)).folder.parts[-4:]
+        launcher = Launcher(process, AttemptFolder(self.folder.joinpath(home, *folder)), said)
         self._launchers.append(launcher)
         return launcher
 

@@ -221,7 +221,7 @@ def _(environment: Environment) -> None:
     now = environment.api.get(environment.system.resource, environment.namespace, name)["metadata"].get(
         "finalizers", []
     )
-    rest = [each for each in now if each != "example.org/held"]
+    rest = [item for item in now if item != "example.org/held"]
     environment.api.patch(environment.system.resource, environment.namespace, name, {"metadata": {"finalizers": rest}})
     again.until(State.RUNNING)
     assert again.status.uid != job["metadata"]["uid"]

@@ -30,7 +30,7 @@ def kubeconfig(api: Api, namespace: str, system: str, file: pathlib.Path) -> pat
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     token = api.request("POST", _ACCOUNTS.path(namespace, _NAME, "token"), {}, request)["status"]["token"]
     config = yaml.safe_load(pathlib.Path(os.environ["KUBECONFIG"]).read_text())
-    context = next(each["context"] for each in config["contexts"] if each["name"] == config["current-context"])
+    context = next(item["context"] for item in config["contexts"] if item["name"] == config["current-context"])
     config["users"] = [{"name": context["user"], "user": {"token": token}}]
     file.write_text(json.dumps(config))
     return file

@@ -94,5 +94,5 @@ def test_is_accepted_or_refused(system, feature, environments):
     if FEATURES[feature].job:
         launcher = environment.launch({**features.BASE, **FEATURES[feature].job}, task=feature)
         assert launcher.wait() == 2
-        assert all(problem.wrong in launcher.text() for problem in where.problems(job))
+        assert all(problem.wrong in launcher.text() for problem in where.spec_problems(job))
         until(environment.gone)

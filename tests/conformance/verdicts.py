@@ -76,7 +76,7 @@ def _features(names: str) -> frozenset[str]:
     return frozenset(names.split())
 
 
-_ENDS_BY_EXIT_CODE = frozenset({"tfjob-v1alpha1"})  # codes 1 to 127 of the deciding replica, restarted or not
+_ENDS_BY_EXIT_CODE = frozenset({"tfjob-v1alpha1"})  # codes 1 to 127 of the decisive replica, restarted or not
 
 JOB_CASES = {
     "two workers train": JobCase(

@@ -17,8 +17,8 @@ CONTROLLERS = {"t9k": [t9k.run, t9k_boards.run], "tfjob-v1alpha1": [tfjob_v1alph
 def run(names: list[str]) -> None:
     """Run controllers in this process, until it is ended."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    for each in [one for name in names for one in CONTROLLERS[name]]:
-        threading.Thread(target=_run, args=[each], daemon=True).start()
+    for item in [one for name in names for one in CONTROLLERS[name]]:
+        threading.Thread(target=_run, args=[item], daemon=True).start()
     threading.Event().wait()
 
 

@@ -95,7 +95,7 @@ def owner(kind: str) -> Callable[[Mapping[str, Any]], Key | None]:
 
     def key(item: Mapping[str, Any]) -> Key | None:
         owners = item["metadata"].get("ownerReferences") or []
-        found = [each["name"] for each in owners if each["kind"] == kind]
+        found = [entry["name"] for entry in owners if entry["kind"] == kind]
         return (item["metadata"]["namespace"], found[0]) if found else None
 
     return key

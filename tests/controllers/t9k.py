@@ -45,7 +45,7 @@ def _reconcile(api: Api, namespace: str, name: str) -> float | None:
         return None
     listed = api.iterate(PODS, namespace, labelSelector=f"{t9k_pods.OWNER}={name}")
     uid = job["metadata"]["uid"]
-    own = [each for each in listed if uid in [ref["uid"] for ref in each["metadata"].get("ownerReferences") or []]]
+    own = [item for item in listed if uid in [ref["uid"] for ref in item["metadata"].get("ownerReferences") or []]]
     return _Round(api, job, own).go()
 
 
@@ -55,14 +55,14 @@ class _Round:
     def __init__(self, api: Api, job: dict[str, Any], pods: list[dict[str, Any]]) -> None:
         self._api, self._job = api, job
         self._namespace = job["metadata"]["namespace"]
-        self._pods = {each["metadata"]["name"]: each for each in pods}
+        self._pods = {pod["metadata"]["name"]: pod for pod in pods}
         status = job.get("status") or {}
         self._phase = status.get("phase", "")
-        self._conditions = {each["type"]: each for each in status.get("conditions") or []}
-        self._restarts = Counter({each["type"]: each["restartCount"] for each in status.get("tasks") or []})
+        self._conditions = {condition["type"]: condition for condition in status.get("conditions") or []}
+        self._restarts = Counter({item["type"]: item["restartCount"] for item in status.get("tasks") or []})
         self._used = status.get("backoffCount", 0)
         told = [one for task in status.get("tasks") or [] for one in task.get("replicas") or []]
-        self._told = {each["name"]: each for each in told}
+        self._told = {item["name"]: item for item in told}
         self._board = status.get("tensorboard")
         self._policy = job["spec"].get("runPolicy") or {}
 
@@ -103,9 +103,9 @@ class _Round:
 
     def _hold(self) -> None:
         """Take the pods away; the job is Paused when the last one is gone."""
-        for each in self._pods.values():
-            self._delete(each)
-        self._told = {name: {**each, "phase": "Deleted"} for name, each in self._told.items()}
+        for pod in self._pods.values():
+            self._delete(pod)
+        self._told = {name: {**pod, "phase": "Deleted"} for name, pod in self._told.items()}
         if not self._pods:
             self._phase = "Paused"
             self._say("Paused", on=True)
@@ -119,7 +119,7 @@ class _Round:
             self._look_at(replica)
             if self._phase in _ENDED:
                 return
-        if any(each["status"].get("phase") == "Running" for each in self._pods.values()):
+        if any(pod["status"].get("phase") == "Running" for pod in self._pods.values()):
             self._phase = "Running"
             self._say("Running", on=True)
         self._over_time()
@@ -167,9 +167,9 @@ class _Round:
 
     def _clean_up(self) -> None:
         policy = self._policy.get("cleanUpPolicy", "None")
-        for each in self._pods.values():
-            if policy == "All" or (policy == "Unfinished" and each["status"].get("phase") not in _ENDED):
-                self._delete(each)
+        for pod in self._pods.values():
+            if policy == "All" or (policy == "Unfinished" and pod["status"].get("phase") not in _ENDED):
+                self._delete(pod)
 
     def _over_time(self) -> None:
         """Do as the platform's Duration Keeper does to a job whose queue's time is over."""
@@ -270,11 +270,11 @@ class _Round:
             self._job = self._api.request("PATCH", path, {}, body)
 
     def _task(self, spec: Mapping[str, Any]) -> dict[str, Any]:
-        own = [each for each in t9k_pods.replicas(self._job) if each.spec["type"] == spec["type"]]
+        own = [replica for replica in t9k_pods.replicas(self._job) if replica.spec["type"] == spec["type"]]
         return {
             "type": spec["type"],
             "restartCount": self._restarts[spec["type"]],
-            "replicas": [self._seen(each) for each in own],
+            "replicas": [self._seen(item) for item in own],
         }
 
     def _seen(self, replica: Replica) -> dict[str, Any]:
@@ -288,7 +288,7 @@ class _Round:
             "name": replica.name,
             "uid": pod["metadata"]["uid"],
             "phase": status.get("phase", "Pending"),
-            "containers": [_container(each) for each in status.get("containerStatuses") or []],
+            "containers": [_container(containerstatuse) for containerstatuse in status.get("containerStatuses") or []],
         }
 
     def _next_look(self) -> float | None:

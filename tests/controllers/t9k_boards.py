@@ -44,7 +44,7 @@ def _reconcile(api: Api, namespace: str, name: str) -> None:
 
 def _claims(spec: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return the folders of each claim: of `logDir`, or of the older `trainingLogFilesets`."""
-    found = {each["name"]: each.get("subPath") or [""] for each in (spec.get("logDir") or {}).get("pvc") or []}
+    found = {item["name"]: item.get("subPath") or [""] for item in (spec.get("logDir") or {}).get("pvc") or []}
     for text in spec.get("trainingLogFilesets") or []:
         kind, _, rest = text.removeprefix("t9k://").partition("/")
         if kind == "pvc":

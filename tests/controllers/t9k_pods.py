@@ -28,12 +28,12 @@ def replicas(job: _Item) -> list[Replica]:
     """Return all replicas of a job."""
     stem = job["metadata"]["name"]
     specs = job["spec"]["replicaSpecs"]
-    return [Replica(each, i, f"{stem}-{each['type']}-{i}") for each in specs for i in range(each.get("replicas", 1))]
+    return [Replica(spec, i, f"{stem}-{spec['type']}-{i}") for spec in specs for i in range(spec.get("replicas", 1))]
 
 
 def main_replica(job: _Item) -> Replica | None:
     """Return the replica whose end is the job's: chief 0, else worker 0."""
-    every = {(each.spec["type"], each.index): each for each in replicas(job)}
+    every = {(replica.spec["type"], replica.index): replica for replica in replicas(job)}
     return every.get(("chief", 0)) or every.get(("worker", 0))
 
 
@@ -54,7 +54,7 @@ def restarts(replica: Replica, pod: _Item) -> bool:
 def exit_code(pod: _Item) -> int | None:
     """Return how the training container ended; None = it has not, or nobody knows."""
     listed = pod.get("status", {}).get("containerStatuses") or []
-    ends = [each.get("state", {}).get("terminated") for each in listed if each["name"] == _TRAINING]
+    ends = [item.get("state", {}).get("terminated") for item in listed if item["name"] == _TRAINING]
     return ends[0]["exitCode"] if ends and ends[0] else None
 
 
@@ -63,7 +63,7 @@ def pod(job: _Item, replica: Replica, *, resumed: bool) -> dict[str, Any]:
     template = copy.deepcopy(dict(replica.spec["template"]))
     spec = template["spec"]
     spec["restartPolicy"] = "Never"  # always: the controller makes new pods
-    training = [each for each in spec["containers"] if each["name"] == _TRAINING]
+    training = [item for item in spec["containers"] if item["name"] == _TRAINING]
     for container in training:
         config = {"cluster": _cluster(job), "task": {"type": replica.spec["type"], "index": replica.index}}
         container["env"] = [*(container.get("env") or []), {"name": "TF_CONFIG", "value": json.dumps(config)}]
@@ -95,8 +95,8 @@ def pod_group(job: _Item) -> dict[str, Any] | None:
 def _cluster(job: _Item) -> dict[str, list[str]]:
     """Return TF_CONFIG's cluster. Chosen: hosts are those of the siblings, the evaluator is listed, which is worse."""
     hosts: dict[str, list[str]] = {}
-    for each in replicas(job):
-        hosts.setdefault(each.spec["type"], []).append(f"{each.name}:{_PORT}")
+    for replica in replicas(job):
+        hosts.setdefault(replica.spec["type"], []).append(f"{replica.name}:{_PORT}")
     return hosts
 
 
@@ -114,15 +114,15 @@ def _in_mode(job: _Item, replica: Replica, spec: dict[str, Any], container: dict
     """Change what a replica runs: held for debugging, or resumed after a pause."""
     mode = job["spec"].get("runMode") or {}
     debug, kind = mode.get("debug") or {}, replica.spec["type"]
-    held = {each["type"]: each for each in debug.get("replicaSpecs") or []}
-    resume = {each["type"]: each for each in (mode.get("pause") or {}).get("resumeSpecs") or []}
+    held = {replicaspec["type"]: replicaspec for replicaspec in debug.get("replicaSpecs") or []}
+    resume = {resumespec["type"]: resumespec for resumespec in (mode.get("pause") or {}).get("resumeSpecs") or []}
     if debug.get("enabled") and (kind in held or not held):
         how = held.get(kind, {})
         container["command"], container["args"] = how.get("command") or _HELD, []
     elif resumed:  # of the two manuals, the one that is worse: what is left out is that of the first role
         how = resume.get(kind, {})
         first = job["spec"]["replicaSpecs"][0]["template"]["spec"]["containers"]
-        ran = next(each for each in first if each["name"] == _TRAINING)
+        ran = next(item for item in first if item["name"] == _TRAINING)
         container |= {key: how.get(key, ran.get(key, [])) for key in ("command", "args")}
     else:
         return

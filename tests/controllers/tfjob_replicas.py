@@ -29,16 +29,16 @@ def tasks(job: _Item) -> list[Task]:
 
 def complaint(spec: _Item) -> str:
     """Return why a spec is not valid; empty = it is. That there is a MASTER is not looked at."""
-    for each in spec.get("replicaSpecs") or []:
-        kind = each.get("tfReplicaType", "MASTER")
+    for replicaspec in spec.get("replicaSpecs") or []:
+        kind = replicaspec.get("tfReplicaType", "MASTER")
         if kind not in TYPES:
             return f"tfReplicaSpec.TfReplicaType is {kind} but must be one of {list(TYPES)}"
-        if kind == "MASTER" and each.get("replicas", 1) != 1:
+        if kind == "MASTER" and replicaspec.get("replicas", 1) != 1:
             return "The MASTER must have Replicas = 1"
-        if not each.get("template") and kind != "PS":
+        if not replicaspec.get("template") and kind != "PS":
             return "Replica is missing Template"
-        containers = (each.get("template") or {}).get("spec", {}).get("containers") or []
-        if each.get("template") and CONTAINER not in [one["name"] for one in containers]:
+        containers = (replicaspec.get("template") or {}).get("spec", {}).get("containers") or []
+        if replicaspec.get("template") and CONTAINER not in [one["name"] for one in containers]:
             return f"Replica type {kind} is missing a container named {CONTAINER}"
     return ""
 
@@ -47,9 +47,9 @@ def defaulted(spec: _Item, runtime_id: str) -> dict[str, Any]:
     """Return a spec with the operator's defaults."""
     whole = {"tfImage": "tensorflow/tensorflow:1.3.0", "terminationPolicy": {}, "RuntimeId": runtime_id, **spec}
     replicas = []
-    for each in spec.get("replicaSpecs") or []:
-        default_ps = each.get("tfReplicaType") == "PS" and not each.get("template")
-        one = {"replicas": 1, "tfPort": 2222, "tfReplicaType": "MASTER", "IsDefaultPS": default_ps, **each}
+    for replicaspec in spec.get("replicaSpecs") or []:
+        default_ps = replicaspec.get("tfReplicaType") == "PS" and not replicaspec.get("template")
+        one = {"replicas": 1, "tfPort": 2222, "tfReplicaType": "MASTER", "IsDefaultPS": default_ps, **replicaspec}
         replicas.append({**one, "template": _default_ps(whole)} if default_ps else one)
     chief = {"replicaName": "MASTER", "replicaIndex": 0}
     return {**whole, "replicaSpecs": replicas, "terminationPolicy": {"chief": chief, **whole["terminationPolicy"]}}
@@ -101,9 +101,9 @@ def state_of(pods: Iterable[_Item], *, succeeded: bool) -> str:
     newest = max(pods, key=lambda pod: pod["metadata"]["creationTimestamp"], default=None)
     if newest is None:
         return "Running"
-    for each in newest.get("status", {}).get("containerStatuses") or []:
-        if each["name"] == CONTAINER:
-            ended = (each.get("lastState") or {}).get("terminated") or (each.get("state") or {}).get("terminated")
+    for item in newest.get("status", {}).get("containerStatuses") or []:
+        if item["name"] == CONTAINER:
+            ended = (item.get("lastState") or {}).get("terminated") or (item.get("state") or {}).get("terminated")
             if ended is None:
                 return "Running"
             if ended["exitCode"] == 0:

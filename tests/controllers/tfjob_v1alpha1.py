@@ -123,7 +123,7 @@ class _Operator:
     def _status(self, job: _Item) -> dict[str, Any]:
         """Return the status by the pods: the MASTER alone decides."""
         namespace, selector = job["metadata"]["namespace"], f"tf_job_name={job['metadata']['name']}"
-        jobs = {each["metadata"]["name"]: each for each in self._api.iterate(_BATCH, namespace, labelSelector=selector)}
+        jobs = {item["metadata"]["name"]: item for item in self._api.iterate(_BATCH, namespace, labelSelector=selector)}
         pods = list(self._api.iterate(PODS, namespace, labelSelector=selector))
         states: dict[str, list[str]] = {}
         for task in tfjob_replicas.tasks(job):
@@ -141,7 +141,7 @@ class _Operator:
 
     def _make_all(self, job: _Item) -> None:
         namespace = job["metadata"]["namespace"]
-        if any(each.get("IsDefaultPS") for each in job["spec"]["replicaSpecs"]):
+        if any(replicaspec.get("IsDefaultPS") for replicaspec in job["spec"]["replicaSpecs"]):
             data = {_PROGRAM.name: _PROGRAM.read_text()}
             name = tfjob_replicas.config_map(job["spec"])
             ensure(self._api, _CONFIG_MAPS, namespace, {"metadata": {"name": name}, "data": data})

@@ -61,7 +61,7 @@ class Fixture:
     def pods(self, task: str) -> list[dict]:
         """Return the pods of a task that are there and not being deleted."""
         found = self.api.list(PODS, self.namespace, labelSelector=f"{_OURS},{_TASK}={task}")["items"]
-        return [each for each in found if "deletionTimestamp" not in each["metadata"]]
+        return [item for item in found if "deletionTimestamp" not in item["metadata"]]
 
     def kubeconfig(self, port: int, task: str) -> pathlib.Path:
         """Write a kubeconfig that leads to a proxy."""

@@ -50,7 +50,7 @@ class Attempt:
         problems = self.future.result().problems
         if self.case is _CONTROL:
             return "; ".join(problems)
-        if any(each.startswith("no request met the fault") for each in problems):
+        if any(problem.startswith("no request met the fault") for problem in problems):
             return "the fault was not met"
         return "" if problems else "it did not notice"
 

@@ -64,7 +64,7 @@ class Mutant:
 def _matches(case: Case, cases: dict[str, str]) -> bool:
     return any(
         fnmatch.fnmatchcase(case.step, step)
-        and any(fnmatch.fnmatchcase(case.fault, each) for each in faults.split("|"))
+        and any(fnmatch.fnmatchcase(case.fault, fault) for fault in faults.split("|"))
         for step, faults in cases.items()
     )
 

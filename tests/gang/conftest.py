@@ -63,8 +63,8 @@ def gang_operator(api):
     """Start the training operator as a cluster may have it: it makes the PodGroups, and all its jobs are gangs."""
     before = api.get(_DEPLOYMENTS, *_OPERATOR)["spec"]["template"]["spec"]["containers"]
     ours = [
-        {**each, "args": [*each.get("args", ()), "--gang-scheduler-name=scheduler-plugins-scheduler"]}
-        for each in before
+        {**item, "args": [*item.get("args", ()), "--gang-scheduler-name=scheduler-plugins-scheduler"]}
+        for item in before
     ]
     _roll_out(api, ours)
     yield

@@ -53,9 +53,9 @@ def taken(environment, run):
 
 
 def remove(environment, run):
-    for each in environment.jobs():
-        if each["metadata"]["labels"]["tfsteps.dev/run-id"] == run:
-            environment.delete(each)
+    for item in environment.jobs():
+        if item["metadata"]["labels"]["tfsteps.dev/run-id"] == run:
+            environment.delete(item)
 
 
 def waits(environment, run, count):

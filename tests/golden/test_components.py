@@ -9,7 +9,7 @@ import pytest
 
 import tfsteps.kfp
 from tests.golden.component_readme import page, reference
-from tfsteps.engines.kfp.lint import problems
+from tfsteps.engines.kfp.lint import lint_messages
 
 STEPS = pathlib.Path(tfsteps.__file__).parent / "steps"
 COMPONENTS = sorted(file.parent for file in STEPS.glob("*/component.py"))
@@ -59,7 +59,7 @@ def compiled(tmp_path_factory):
 @each_component
 def test_compiled(folder, golden, compiled):
     text = (compiled / f"{folder.name}.yaml").read_text()
-    assert problems(text) == []
+    assert lint_messages(text) == []
     golden(folder / f"{kind(folder)}.yaml", text)
 
 

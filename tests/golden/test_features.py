@@ -49,7 +49,7 @@ def test_the_base_job(system, golden):
 @pytest.mark.parametrize(("system", "feature"), CELLS)
 def test_a_feature(system, feature, golden):
     file = HERE / system / f"{feature}.diff"
-    found = registry.get(system).problems(features.job_of(system, feature))
+    found = registry.get(system).spec_problems(features.job_of(system, feature))
     if level(system, feature) is Level.REFUSED:
         golden(file, "".join(f"{problem}\n" for problem in found))
         return

@@ -10,7 +10,7 @@ import yaml
 
 import tfsteps
 from tfsteps.engines.argo import interface
-from tfsteps.engines.argo.lint import problems
+from tfsteps.engines.argo.lint import lint_messages
 from tfsteps.engines.argo.manifests import workflow_template
 from tfsteps.engines.argo.step import argo_step
 
@@ -71,7 +71,7 @@ def test_templates(file, golden):
     made = workflow_template(cluster=file.startswith("cluster"), service_account_name="argo-workflow")
     text = made.to_yaml()
     golden(MANIFESTS / file, f"# Generated from the components by `make golden`.\n{text}")
-    assert problems(text) == []
+    assert lint_messages(text) == []
 
 
 @pytest.mark.parametrize("name", [file.parent.name for file in COMPILED])
@@ -81,17 +81,17 @@ def test_a_step_takes_what_the_kubeflow_component_takes(name):
     spec = component(STEPS / name).component_spec
     kubeflows = {"TaskConfig", "PipelineTaskFinalStatus"}
     theirs = {
-        each: value
-        for each, value in spec.inputs.items()
+        item: value
+        for item, value in spec.inputs.items()
         if value.type not in kubeflows and not value.type.startswith("system.")
     }
     ours = inspect.signature(argo_step(name)).parameters
-    assert {each: value.default for each, value in ours.items() if each not in {"task_name", "call"}} == {
-        each: inspect.Parameter.empty if not value.optional else value.default for each, value in theirs.items()
+    assert {item: value.default for item, value in ours.items() if item not in {"task_name", "call"}} == {
+        item: inspect.Parameter.empty if not value.optional else value.default for item, value in theirs.items()
     }
     shown = [output for output in spec.outputs.values() if not output.type.startswith("system.Markdown")]
-    for each in [*theirs.values(), *shown]:
-        assert " ".join(each.description.split()) in argo_step(name).__doc__
+    for item in [*theirs.values(), *shown]:
+        assert " ".join(item.description.split()) in argo_step(name).__doc__
 
 
 def page_code(language):
@@ -100,14 +100,14 @@ def page_code(language):
 
 def test_the_workflow_on_the_page(capsys):
     exec(page_code("python"), {})
-    assert problems(capsys.readouterr().out) == []
+    assert lint_messages(capsys.readouterr().out) == []
 
 
 def test_the_manifest_on_the_page():
     text = page_code("yaml")
-    assert problems(text) == []
+    assert lint_messages(text) == []
     templates = yaml.safe_load((MANIFESTS / "workflow-template.yaml").read_text())["spec"]["templates"]
-    inputs = {each["name"]: {one["name"] for one in each["inputs"]["parameters"]} for each in templates}
+    inputs = {template["name"]: {one["name"] for one in template["inputs"]["parameters"]} for template in templates}
     for task in yaml.safe_load(text)["spec"]["templates"][0]["dag"]["tasks"]:
-        given = {each["name"] for each in task["arguments"]["parameters"]}
+        given = {parameter["name"] for parameter in task["arguments"]["parameters"]}
         assert given <= inputs[task["templateRef"]["template"]]

@@ -19,7 +19,7 @@ PLACES = OutputPaths(output="/data/out", model="/data/out/export", logs="/data/o
 def test_rendered(file, golden):
     job = spec.from_plain(yaml.safe_load(file.read_text()), file.name, registry.options())
     kind = TFJob()
-    assert kind.problems(job) == []
+    assert kind.spec_problems(job) == []
     identity = Identity(run="0b7c1a52-7d1e-4a0f-9d52-6a1f4f0f7b11", task="train", attempt=2, pipeline="mnist pipeline")
     made = kind.render(job, identity, PLACES, "team-a").manifest
     golden(file.with_name(file.name.replace(".job.", ".tfjob.")), yaml.safe_dump(made, sort_keys=False, width=120))

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from tfsteps import __version__, schedule, spec
-from tfsteps.engines.argo.lint import problems as argo_problems
-from tfsteps.engines.kfp.lint import problems as kfp_problems
+from tfsteps.engines.argo.lint import lint_messages as argo_problems
+from tfsteps.engines.kfp.lint import lint_messages as kfp_problems
 from tfsteps.schedule import argo, cronjob, kubeflow
 from tfsteps.systems import registry
 
@@ -57,7 +57,7 @@ def test_both_engines_get_the_same_job_and_the_same_inputs(name):
         found.pop("volumes", None)  # of the claim, which Kubeflow mounts by the task
         assert spec.from_plain(found, name) == spec.from_plain(plain, name)
     inputs = pipeline["root"].get("inputDefinitions", {}).get("parameters", {})
-    given = {each["name"]: each["value"] for each in workflow["spec"]["arguments"]["parameters"]}
+    given = {parameter["name"]: parameter["value"] for parameter in workflow["spec"]["arguments"]["parameters"]}
     assert {each: text(declared["defaultValue"]) for each, declared in inputs.items()} == {
         each: text(yaml.safe_load(value)) for each, value in given.items()
     }
@@ -68,13 +68,13 @@ def kfp_jobs(pipeline):
     dags = [pipeline["root"], *pipeline["components"].values()]
     tasks = [task for dag in dags for task in dag.get("dag", {}).get("tasks", {}).values()]
     specs = [task.get("inputs", {}).get("parameters", {}).get("spec", {}) for task in tasks]
-    found = [each["runtimeValue"]["constant"] for each in specs if "runtimeValue" in each]
+    found = [item["runtimeValue"]["constant"] for item in specs if "runtimeValue" in item]
     assert found
-    return [whole(each) for each in found]
+    return [whole(item) for item in found]
 
 
 def argo_jobs(workflow):
-    calls = [task for each in workflow["spec"]["templates"] for task in each.get("dag", {}).get("tasks", [])]
+    calls = [task for template in workflow["spec"]["templates"] for task in template.get("dag", {}).get("tasks", [])]
     found = [
         msgspec.json.decode(argument["value"])
         for call in calls
@@ -102,11 +102,11 @@ def text(value):
 def test_a_job_names_the_image_of_this_version(file):
     job = spec.load(file)
     assert job.image == f"tfsteps/digits:{__version__}"
-    assert registry.get("kubeflow").problems(job) == []
+    assert registry.get("kubeflow").spec_problems(job) == []
 
 
 def test_the_schedule_suits_every_scheduler():
     when = schedule.load(PIPELINES / "nightly.schedule.yaml")
-    assert argo.problems(when) == []
-    assert cronjob.problems(when) == []
-    assert kubeflow.problems(when, time.time()) == []
+    assert argo.schedule_problems(when) == []
+    assert cronjob.schedule_problems(when) == []
+    assert kubeflow.schedule_problems(when, time.time()) == []

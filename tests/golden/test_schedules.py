@@ -42,8 +42,8 @@ def test_every_scheduler_has_cases():
 @pytest.mark.parametrize(("scheduler", "case"), CASES)
 def test_schedule(scheduler, case, golden):
     when = schedule.load(FOLDER / f"{scheduler}.{case}.schedule.yaml")
-    module = {"kubeflow": lambda: kubeflow.problems(when, NOW), "argo": lambda: argo.problems(when),
-              "cronjob": lambda: cronjob.problems(when), "janitor": list}[scheduler]  # fmt: skip
+    module = {"kubeflow": lambda: kubeflow.schedule_problems(when, NOW), "argo": lambda: argo.schedule_problems(when),
+              "cronjob": lambda: cronjob.schedule_problems(when), "janitor": list}[scheduler]  # fmt: skip
     assert module() == []
     text = yaml.safe_dump_all(WRITERS[scheduler](when), sort_keys=False)
     golden(FOLDER / f"{scheduler}.{case}.yaml", text)
@@ -51,7 +51,7 @@ def test_schedule(scheduler, case, golden):
         (item,) = yaml.safe_load_all(text)
         assert janitor.read(item)[0] == when
     if scheduler == "argo":
-        assert lint.problems(text) == []
+        assert lint.lint_messages(text) == []
 
 
 DOCS = (pathlib.Path(__file__).parents[2] / "docs" / "guides" / "schedules.md").read_text()
@@ -61,7 +61,7 @@ def test_the_page_names_every_field_and_its_examples_work():
     (table,) = re.findall(r"\| field \|.*?\n\n", DOCS, re.DOTALL)
     assert re.findall(r"^\| `(\w+)`", table, re.MULTILINE) == list(Schedule.__struct_fields__)
     (example,) = re.findall(r"```yaml\n(.*?)```", DOCS, re.DOTALL)
-    assert argo.problems(schedule.parse(example)) == []
+    assert argo.schedule_problems(schedule.parse(example)) == []
     (code,) = re.findall(r"```python\n(.*?)```", DOCS, re.DOTALL)
     names = {}
     exec(code, names)

@@ -13,7 +13,7 @@ from tfsteps.systems.trainjob.trainjob import TrainJob
 HERE = pathlib.Path(__file__).parents[2] / FOLDER
 HEAD = "# Generated from the job system `trainjob` by `make golden`.\n"
 WHAT = "# The runtimes that TrainJobs of tfsteps name: for the whole cluster, installed by its operator.\n"
-ALL = {each["metadata"]["name"]: each for each in runtimes()}
+ALL = {runtime["metadata"]["name"]: runtime for runtime in runtimes()}
 
 
 class Dumper(yaml.SafeDumper):
@@ -25,7 +25,7 @@ def _text(dumper, text):
 
 
 def _list(dumper, items):
-    numbers = all(isinstance(each, int) for each in items)
+    numbers = all(isinstance(item, int) for item in items)
     return dumper.represent_sequence("tag:yaml.org,2002:seq", items, flow_style=numbers)
 
 
@@ -56,4 +56,4 @@ ROLES = [WORKERS, {"chief": {}, **WORKERS}, {"chief": {}, "ps": {}, **WORKERS, "
 def test_every_job_has_a_runtime(roles, restart, success):
     fields = {"name": "mnist", "image": "acme/mnist:1", "command": ["python", "train.py"], "restart": restart}
     job = spec.from_plain({**fields, "roles": roles, "success": success})
-    assert runtime_name(job) in ALL or any(problem.path == ("success",) for problem in TrainJob().problems(job))
+    assert runtime_name(job) in ALL or any(problem.path == ("success",) for problem in TrainJob().spec_problems(job))

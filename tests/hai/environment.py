@@ -12,7 +12,7 @@ from typing import Any, Self
 from tests.conformance.environment import Launcher
 from tests.hai.server import Server
 from tfsteps.runs.identity import Identity
-from tfsteps.runs.store import Attempt, quote
+from tfsteps.runs.store import AttemptFolder, quote
 
 _ROOT = pathlib.Path(__file__).parents[2]
 TOKEN = "secret-token"
@@ -72,8 +72,8 @@ class HaiEnvironment:
                 stdout=output,
                 stderr=output,
             )
-        folder = Attempt.of(Identity(run=run, task=task, attempt=attempt)).folder.parts[-4:]
-        launcher = Launcher(process, Attempt(self.folder.joinpath(home, *folder)), said)
+        folder = AttemptFolder.of(Identity(run=run, task=task, attempt=attempt)).folder.parts[-4:]
+        launcher = Launcher(process, AttemptFolder(self.folder.joinpath(home, *folder)), said)
         self._launchers.append(launcher)
         return launcher
 

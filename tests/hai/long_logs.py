@@ -102,11 +102,11 @@ def run(folder, seconds, ranks):
         access = Access(server=chain.url, namespace="", tls=None, token=lambda _: "secret-token", name="HAI")
         printing = [_Printing(chain, Client(access), rank, outcome) for rank in range(ranks)]
         for _ in range(seconds):
-            for each in printing:
-                each.second()
-                each.read()
-        for each in printing:
-            each.end()
+            for item in printing:
+                item.second()
+                item.read()
+        for item in printing:
+            item.end()
     return outcome
 
 

@@ -110,26 +110,26 @@ class Platform:
     # --- tasks and chains
 
     def chain(self, task):
-        return [each for each in self.tasks if each.chain_id == task.chain_id]
+        return [item for item in self.tasks if item.chain_id == task.chain_id]
 
     def find(self, number=None, chain_id=None, nb_name=None):
         """Return the newest task of the chain that is meant."""
         if number is not None:
-            ids = {each.chain_id for each in self.tasks if each.id == int(number)}
+            ids = {task.chain_id for task in self.tasks if task.id == int(number)}
         elif chain_id is not None:
             ids = {chain_id}
         else:
-            ids = {each.chain_id for each in self.tasks[-1::-1] if each.name == nb_name}
-        found = [each for each in self.tasks if each.chain_id in ids]
+            ids = {task.chain_id for task in self.tasks[-1::-1] if task.name == nb_name}
+        found = [task for task in self.tasks if task.chain_id in ids]
         return found[-1] if found else None
 
     def unfinished(self):
-        return [each for each in self.tasks if each.queue_status != "finished"]
+        return [task for task in self.tasks if task.queue_status != "finished"]
 
     def create(self, schema):
         """Return a new task; a text is why there is none."""
         with self.lock:
-            if any(each.name == schema["name"] for each in self.unfinished()):
+            if any(item.name == schema["name"] for item in self.unfinished()):
                 return f"名字为 {schema['name']} 的任务正在运行"
             if len(self.unfinished()) >= self.quota:
                 return f"未完成的任务已经超过 {self.quota} 个"
@@ -166,7 +166,7 @@ class Platform:
 
     def resume(self, task):
         with self.lock:
-            if any(each.name == task.name for each in self.unfinished()):
+            if any(item.name == task.name for item in self.unfinished()):
                 return None
             self.banned.discard(task.chain_id)
             return self.again(task)
@@ -224,7 +224,7 @@ class Platform:
             time.sleep(_TICK_SECONDS)
 
     def _free(self):
-        return self.nodes - sum(each.nodes for each in self.unfinished() if each.queue_status == "scheduled")
+        return self.nodes - sum(item.nodes for item in self.unfinished() if item.queue_status == "scheduled")
 
     def finished(self, manager, code):
         """Take a run's end; the next run of the chain is there at the same moment if there is one."""
@@ -232,7 +232,7 @@ class Platform:
         with self.lock:
             again = (code & (INTERRUPT | UNSCHEDULABLE) or code >= HOOK_RESTART) and task.chain_id not in self.banned
             task.stop_code = code  # HAI adds MANUAL_STOP to a stop during an interruption only after it stored the code
-            task.worker_status = next(each for each in _WORST if each in manager.statuses())
+            task.worker_status = next(item for item in _WORST if item in manager.statuses())
             task.queue_status, task.end_at = "finished", time.time()
             if manager.error:
                 self.errors[task.id] = (time.time() + _ERROR_SECONDS, manager.error)
@@ -341,7 +341,7 @@ class Manager(threading.Thread):
             elif code is not None:
                 self._codes[rank] = str(code)
                 self._status[rank] = "failed" if code else "succeeded"
-        self.task.worker_status = next(each for each in _WORST if each in self._status)
+        self.task.worker_status = next(item for item in _WORST if item in self._status)
 
     def _judge_early_ends(self):
         """Judge pods that ended before their manager: one that failed makes HAI mark all that run as failed, too."""

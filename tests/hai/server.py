@@ -129,11 +129,11 @@ class Server:
         page, size = int(query["page"]), int(query["page_size"])
         if not 0 < size <= 100:
             return 200, refusal("page_size 需要为 1 ~ 100")
-        chains = {each.chain_id: each for each in self.platform.tasks}  # the newest of each
-        found = [each for each in chains.values() if query.get("tag") in (None, *self.platform.tags[each.chain_id])]
-        found = [each for each in found if query.get("queue_status") in (None, each.queue_status)]
+        chains = {task.chain_id: task for task in self.platform.tasks}  # the newest of each
+        found = [chain for chain in chains.values() if query.get("tag") in (None, *self.platform.tags[chain.chain_id])]
+        found = [item for item in found if query.get("queue_status") in (None, item.queue_status)]
         found.sort(key=lambda each: -each.id)
-        shown = [self.show(each) for each in found[(page - 1) * size : page * size]]
+        shown = [self.show(item) for item in found[(page - 1) * size : page * size]]
         return 200, {"success": 1, "result": {"tasks": shown, "total": len(found)}}
 
     def _query_user_quota_list(self, _query, _body):
@@ -182,7 +182,7 @@ class Server:
 
     def _operating_task_untag(self, query, _body):
         tags = self.platform.tags[self._found(query).chain_id]
-        tags[:] = [each for each in tags if each != query["tag"]]
+        tags[:] = [tag for tag in tags if tag != query["tag"]]
         return 200, {"success": 1, "msg": ""}
 
     def _query_task_log(self, query, _body):
@@ -190,13 +190,13 @@ class Server:
             return 401, NO_TASK
         rank, last_seen = int(query.get("rank", 0)), json.loads(query.get("last_seen", "null"))
         parts, newest, seen_id = [], None, (last_seen or {}).get("id", 0)
-        for each in self.platform.chain(task):
-            if each.id < seen_id:
+        for item in self.platform.chain(task):
+            if item.id < seen_id:
                 continue
-            data, seen = pods.read(self.platform.folder / "logs" / str(each.id), rank, last_seen)
+            data, seen = pods.read(self.platform.folder / "logs" / str(item.id), rank, last_seen)
             if data != pods.NOTHING_YET:
                 parts.append(data)
-                seen_id = max(seen_id, each.id)
+                seen_id = max(seen_id, item.id)
             if seen and seen["timestamp"] and (not newest or seen["timestamp"] > newest["timestamp"]):
                 newest = seen
         if newest is not None:
@@ -215,18 +215,18 @@ class Server:
         if not (task := self._found(query)):
             return 401, NO_TASK
         line, parts = "=" * 20, []
-        for each in self.platform.chain(task):
-            current = " (current)" if each is task else ""
-            parts.append(f"id: {each.id}{current}\n{'-' * 10}\nsyslog:\n{self.platform.error(each)}\n\n{line}\n")
+        for item in self.platform.chain(task):
+            current = " (current)" if item is task else ""
+            parts.append(f"id: {item.id}{current}\n{'-' * 10}\nsyslog:\n{self.platform.error(item)}\n\n{line}\n")
         return 200, {"success": 1, "data": f"{line}\n{''.join(parts)}"}
 
     # --- showing
 
     def rows(self, task):
         chain = self.platform.chain(task)
-        for each in (task, *chain[-2:-1]):  # one that waits shows the pods of the run before
+        for item in (task, *chain[-2:-1]):  # one that waits shows the pods of the run before
             with contextlib.suppress(KeyError):
-                return self.platform.manager(each).pod_rows()
+                return self.platform.manager(item).pod_rows()
         return []
 
     def show(self, task):
@@ -242,9 +242,9 @@ class Server:
             "worker_status": task.worker_status, "stop_code": task.stop_code, "suspend_code": task.suspend_code,
             "whole_life_state": task.whole_life_state, "created_at": stamp(task.created_at),
             "begin_at": stamp(task.begin_at), "end_at": stamp(task.end_at), "tags": self.platform.tags[task.chain_id],
-            "chain_status": _UNQUEUED[task.queue_status] or waiting, "id_list": [each.id for each in chain],
-            **{f"{name}_list": [getattr(each, name) for each in chain] for name in listed},
-            **{f"{name}_list": [stamp(getattr(each, name)) for each in chain] for name in times},
+            "chain_status": _UNQUEUED[task.queue_status] or waiting, "id_list": [item.id for item in chain],
+            **{f"{name}_list": [getattr(item, name) for item in chain] for name in listed},
+            **{f"{name}_list": [stamp(getattr(item, name)) for item in chain] for name in times},
             "_pods_": self.rows(task) if task.queue_status != "queued" or task.id != task.first_id else [],
         }  # fmt: skip
 
@@ -255,7 +255,7 @@ def wrong(body):
     image = resource.get("image", "default")
     command = f"{spec.get('workspace', '')}/{spec.get('entrypoint', '')} {spec.get('parameters', '')}"
     checks = {
-        "name 包含不支持的命名字符": any(each in body["name"] for each in "()") or len(body["name"]) > 511,
+        "name 包含不支持的命名字符": any(item in body["name"] for item in "()") or len(body["name"]) > 511,
         "task config 版本应为 2": body["version"] != 2,
         "无效的 priority": body.get("priority", -1) not in PRIORITIES,
         "必须指定 task spec": not spec,

@@ -6,7 +6,7 @@ from tests.hai.server import Server
 from tests.wire.scripted import Answer, serve
 from tfsteps.kube.credentials import Access
 from tfsteps.kube.errors import ApiError
-from tfsteps.platforms.hai.client import Client, RefusedError
+from tfsteps.platforms.hai.client import Client, RequestRefusedError
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_tags_are_put_on_and_taken_off_and_found(client):
     assert [task["chain_id"] for task in client.tagged("paused")] == [chain]
     client.tag(chain, "paused", on=False)
     assert list(client.tagged("paused")) == []
-    with pytest.raises(RefusedError):
+    with pytest.raises(RequestRefusedError):
         client.tag(chain, "_mine", on=True)
 
 
@@ -73,7 +73,7 @@ def test_lists_come_page_by_page(server, client):
 
 @pytest.mark.parametrize("wrong", [{"version": 1}, {"priority": 7}, {"name": "a(b)"}, {"resource": {"node_count": 0}}])
 def test_http_200_is_no_success(client, wrong):
-    with pytest.raises(RefusedError) as error:
+    with pytest.raises(RequestRefusedError) as error:
         client.create_task(schema(**wrong))
     assert not error.value.unavailable
     assert str(error.value)
@@ -116,7 +116,7 @@ def test_the_one_answer_without_success(client):
 
 def test_a_name_is_taken_only_by_unfinished_tasks(client):
     chain = client.create_task(schema())["chain_id"]
-    with pytest.raises(RefusedError):
+    with pytest.raises(RequestRefusedError):
         client.create_task(schema())
     client.stop(chain)
     assert client.create_task(schema())["chain_id"] != chain

@@ -15,7 +15,7 @@ from tests.unit.cli.command import COMMAND
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.runs.events import State
 from tfsteps.runs.identity import Identity
-from tfsteps.runs.store import Attempt
+from tfsteps.runs.store import AttemptFolder
 
 WAITS = "echo up; while [ ! -e go ]; do sleep 0.1; done; echo end"
 PLACE = ("--on", "hai")
@@ -48,7 +48,7 @@ def test_a_detached_task_is_followed_left_again_and_finished():
     assert done.returncode == 0, done.stderr
     assert "follow it:  tfsteps attach r1 --on hai" in done.stdout.splitlines()
     assert "hai and the janitor enforce `total` (7d) while no launcher follows the job" in done.stdout
-    attempt = Attempt.of(Identity(run="r1", task="quick"))
+    attempt = AttemptFolder.of(Identity(run="r1", task="quick"))
     assert (attempt.status().state, attempt.status().reason) == (State.UNKNOWN, "Detached")
     with attached("r1") as process:  # its record says where it is
         read_until(process, r"\] up")

@@ -126,7 +126,7 @@ def test_another_machine_with_the_token_finds_it_too(left):
         assert len(json.loads(out)) == number
     _, out, _ = left.run("show", "r1", *there, "--output", "json", home="elsewhere")
     (attempt,) = json.loads(out)["attempts"]
-    assert [(each["state"], each["index"]) for each in attempt["replicas"]] == [("running", 0), ("running", 1)]
+    assert [(replica["state"], replica["index"]) for replica in attempt["replicas"]] == [("running", 0), ("running", 1)]
     code, out, _ = left.run("debug", "latest", *there, home="elsewhere")
     assert code == 0
     assert "tasks of the chain" in out

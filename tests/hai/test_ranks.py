@@ -74,7 +74,7 @@ def ends(processes):
 def until_said(process, event, times=1):
     """Read what a rank tells the launcher until it has told of an event so many times; return all that it told."""
     told = []
-    while [each["event"] for each in told].count(event) < times:
+    while [item["event"] for item in told].count(event) < times:
         line = process.stdout.readline()
         assert line, f"it ended, and told {told}"
         told += [json.loads(line.partition(MARK)[2])] if MARK in line else []
@@ -266,10 +266,10 @@ def test_a_failed_rank_exits_with_its_code_and_rank_0_names_the_rank(start):
     assert processes[1].wait(60) == 9
     first = until_said(processes[0], "stopped")  # its program would hold the pipe
     processes[0].kill()  # as the platform does
-    (failed,) = [each for each in first if each["event"] == "failed"]
+    (failed,) = [item for item in first if item["event"] == "failed"]
     assert (failed["replica"], failed["reason"]) == ("worker-1", "ReplicaFailed")
     _, _, (second,) = ends(processes[1:])
-    assert [each["event"] for each in second] == ["begun", "started", "ended"]
+    assert [item["event"] for item in second] == ["begun", "started", "ended"]
 
 
 def test_a_missing_program_is_reported(start):
@@ -292,4 +292,4 @@ def test_parameter_servers_show_life_before_the_watchdog_takes_them_for_hung(sta
     until_said(processes[2], "alive", times=2)
     (tmp_path / "end").touch()
     _, _, told = ends(processes)
-    assert not [each for words in told[:2] for each in words if each["event"] == "alive"]
+    assert not [word for words in told[:2] for word in words if word["event"] == "alive"]

@@ -12,7 +12,7 @@ from tfsteps.kube.credentials import Access
 from tfsteps.kube.errors import ApiError
 from tfsteps.platforms import hai
 from tfsteps.platforms.hai import schema
-from tfsteps.platforms.hai.client import Client, RefusedError
+from tfsteps.platforms.hai.client import Client, RequestRefusedError
 from tfsteps.platforms.hai.messages import newest, translated
 from tfsteps.platforms.hai.options import OPTIONS
 from tfsteps.runs.identity import Identity
@@ -44,7 +44,7 @@ def test_a_service_whose_type_is_left_out_is_a_local_one(client):
     body = rendered(job({"name": "a", "startup_script": "sleep 1"}))
     assert client.create_task(body)["chain_id"]
     del body["services"][0]["type"]
-    with pytest.raises(RefusedError, match="may not have services of this type"):
+    with pytest.raises(RequestRefusedError, match="may not have services of this type"):
         client.create_task({**body, "name": "other"})
 
 
@@ -57,7 +57,7 @@ def test_a_service_whose_type_is_left_out_is_a_local_one(client):
     ],
 )
 def test_what_hai_refuses_or_does_not_survive_is_refused_before(client, asked, words, answer):
-    assert words in "\n".join(map(str, hai.system().problems(asked)))
+    assert words in "\n".join(map(str, hai.system().spec_problems(asked)))
     if answer:
         with pytest.raises(ApiError, match=answer):
             client.create_task(rendered(asked))
@@ -86,7 +86,7 @@ def test_options_without_effect_on_the_open_source_platform_are_warned_of():
 
 
 def test_nodes_are_chosen_by_group_alone():
-    said = "\n".join(map(str, hai.system().problems(job(node_selector={"a": "b"}))))
+    said = "\n".join(map(str, hai.system().spec_problems(job(node_selector={"a": "b"}))))
     assert "`queue`" in said
     assert "assigned_nodes" not in said
 

@@ -25,7 +25,7 @@ from tfsteps.platforms.hai import schema
 from tfsteps.platforms.hai.options import OPTIONS
 from tfsteps.runs.events import JobChanged, ReplicaState, State
 from tfsteps.runs.identity import Identity
-from tfsteps.systems.base import Cause, LaunchError, Note
+from tfsteps.systems.base import Cause, JobNote, LaunchError
 
 pytestmark = [pytest.mark.skipif(not pods.may_isolate(), reason="ranks need namespaces, which root may make")]
 
@@ -173,7 +173,7 @@ def test_an_interruption_shorter_than_a_poll_is_reported(environment, gate):
     launcher.until(State.RUNNING)
     file.touch()
     launcher.ends(0, State.SUCCEEDED)
-    told = [(each.state, each.reason) for each in launcher.status.transitions if each.state is not State.QUEUED]
+    told = [(item.state, item.reason) for item in launcher.status.transitions if item.state is not State.QUEUED]
     assert told == [
         (State.PENDING, ""),
         (State.RUNNING, ""),
@@ -482,7 +482,7 @@ def test_the_task_of_a_killed_launcher_is_adopted(environment, system, gate):
     assert len(environment.tasks()) == 1
     assert second.status.created == first.status.created
     assert system.attempt("run", "task") == 0, "no step has reported its end"
-    system.note(case(), second.status.job, second.status.uid, Note.REPORTED)
+    system.note(case(), second.status.job, second.status.uid, JobNote.REPORTED)
     assert system.attempt("run", "task") == 1
 
 
@@ -753,21 +753,21 @@ def test_a_failure_is_reported_once_and_the_next_launcher_makes_a_new_attempt(en
     handle = begun(system, sh("exit 3"))
     assert [event for event in handle.events() if isinstance(event, JobChanged)][-1].state is State.FAILED
     assert system.attempt("run", "task") == 0, "its launcher may have been killed before"
-    system.note(case(), handle.name, handle.uid, Note.REPORTED)
+    system.note(case(), handle.name, handle.uid, JobNote.REPORTED)
     assert system.attempt("run", "task") == 1
 
 
 def test_a_finalizer_leaves_what_a_wait_step_will_follow(environment, system, pod):
     handle, finalizer = begun(system), Identity(run="run", task="cleanup")
     pod.pipeline.cleans_up_after = lambda step, detached: known(step == "wf.fit" and not detached)
-    system.note(case(), handle.name, handle.uid, Note.DETACHED)
+    system.note(case(), handle.name, handle.uid, JobNote.DETACHED)
     assert system.clean_up(finalizer, "siblings", None) == []
     expected, pod.pipeline.cleans_up_after = pod.pipeline.cleans_up_after, lambda *_, **__: unknown("HTTP 403")
     with pytest.raises(LaunchError, match=r"was left: whether its step has ended is not known \(HTTP 403\)"):
         system.clean_up(finalizer, "siblings", None)
     pod.pipeline.cleans_up_after = expected
     pod.pipeline.step = "wf.wait, (0:a)"
-    system.note(case(), handle.name, handle.uid, Note.FOLLOWED)
+    system.note(case(), handle.name, handle.uid, JobNote.FOLLOWED)
     assert system.clean_up(finalizer, "siblings", None) == []
     pod.pipeline.cleans_up_after = lambda step, detached: known(step == pod.pipeline.step and not detached)
     assert system.clean_up(finalizer, "siblings", None) == [handle.name]

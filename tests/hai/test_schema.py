@@ -121,7 +121,7 @@ def test_what_runs_on_the_ranks_needs_an_old_python_and_nothing_else():
     ],
 )
 def test_what_the_platform_would_refuse_is_refused_here(fields, path, words):
-    found = "\n".join(map(str, hai.system().problems(job(**fields))))
+    found = "\n".join(map(str, hai.system().spec_problems(job(**fields))))
     assert path in found
     assert words in found
 

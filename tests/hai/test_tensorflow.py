@@ -93,5 +93,5 @@ def kill(environment, rank, program):
 def below(pid):
     """Return the processes that a process has started, and those that they have."""
 
-    children = [int(each) for each in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    return children + [each for child in children for each in below(child)]
+    children = [int(item) for item in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return children + [item for child in children for item in below(child)]

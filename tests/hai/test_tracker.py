@@ -2,12 +2,12 @@
 
 import pytest
 
-from tfsteps.platforms.hai.tracker import Tracker
-from tfsteps.runs.events import JobChanged, Replica, ReplicaChanged, ReplicaState, State
+from tfsteps.platforms.hai.tracker import ChainTracker
+from tfsteps.runs.events import JobChanged, ReplicaChanged, ReplicaName, ReplicaState, State
 from tfsteps.runs.incarnations import Incarnations
 from tfsteps.runs.status import ReplicaStatus
 
-_WORKERS = [Replica("worker", 0), Replica("worker", 1)]
+_WORKERS = [ReplicaName("worker", 0), ReplicaName("worker", 1)]
 _FAILED = {"event": "failed", "replica": "worker-1", "reason": "BackoffLimitExceeded", "message": "worker-1 ended."}
 
 
@@ -22,7 +22,7 @@ class Following:
     """A tracker, and what it has said of the job and of worker 0."""
 
     def __init__(self):
-        self.tracker = Tracker(_WORKERS)
+        self.tracker = ChainTracker(_WORKERS)
         self.job, self.replica = [], []
 
     def see(self, events):
@@ -142,7 +142,7 @@ def test_a_ranks_exit_code_explains_a_failure_before_the_manager_if_rank_0_repor
 
 
 def test_the_time_in_the_queue_after_a_suspension_is_not_part_of_a_run():
-    tracker, replica = Tracker(_WORKERS[:1]), ReplicaStatus(role="worker", index=0)
+    tracker, replica = ChainTracker(_WORKERS[:1]), ReplicaStatus(role="worker", index=0)
     incarnations = Incarnations([replica])
     told = [
         *tracker.task(look(0), 0.0),
@@ -155,8 +155,8 @@ def test_the_time_in_the_queue_after_a_suspension_is_not_part_of_a_run():
     ]
     for event in told:
         if isinstance(event, ReplicaChanged):
-            incarnations.see(event)
-    assert [(each.started, each.ended) for each in replica.incarnations] == [(5.0, 10.0), (125.0, 152.0)]
+            incarnations.apply(event)
+    assert [(item.started, item.ended) for item in replica.incarnations] == [(5.0, 10.0), (125.0, 152.0)]
 
 
 def test_a_task_that_cannot_be_followed_is_reported_and_so_is_its_state_then():

@@ -72,11 +72,11 @@ def submit(cluster, namespace, image, name):
 def test_a_killed_launchers_job_goes_with_its_workflow(cluster, namespace, image):
     owner = submit(cluster, namespace, image, "killed")
     sibling = submit(cluster, namespace, image, "sibling")
-    for each in (owner, sibling):
-        until(lambda each=each: jobs(cluster, namespace, each))
+    for item in (owner, sibling):
+        until(lambda item=item: jobs(cluster, namespace, item))
     (before,), (beside,) = jobs(cluster, namespace, owner), jobs(cluster, namespace, sibling)
     assert before["annotations"][LAUNCHER] == "killed[0].train"
-    pod = next(each for each in pods(cluster, namespace, owner) if "train" in each["metadata"]["name"])["metadata"]
+    pod = next(item for item in pods(cluster, namespace, owner) if "train" in item["metadata"]["name"])["metadata"]
     until(lambda: "] up" in cluster.kubectl("logs", "-n", namespace, pod["name"], "-c", "main", "--ignore-errors"))
     with contextlib.suppress(AssertionError):  # the container ends, and with it what was executed in it
         cluster.kubectl("exec", "-n", namespace, pod["name"], "-c", "main", "--", "python", "-c", KILL)
@@ -84,13 +84,13 @@ def test_a_killed_launchers_job_goes_with_its_workflow(cluster, namespace, image
 
     passed = said(cluster, namespace)
     time.sleep(2 * PERIOD_SECONDS)
-    assert [each["uid"] for each in jobs(cluster, namespace, owner)] == [before["uid"]]
+    assert [job["uid"] for job in jobs(cluster, namespace, owner)] == [before["uid"]]
     assert said(cluster, namespace) == passed, "the Workflow goes on: nothing is due"
 
     cluster.api.patch(WORKFLOWS, namespace, "killed", {"spec": {"shutdown": "Terminate"}})
     until(lambda: not jobs(cluster, namespace, owner), PERIOD_SECONDS + 5)
     until(lambda: f"{JOBS.kind} {namespace}/{before['name']} deleted: " in said(cluster, namespace))
-    assert [each["uid"] for each in jobs(cluster, namespace, sibling)] == [beside["uid"]]
+    assert [job["uid"] for job in jobs(cluster, namespace, sibling)] == [beside["uid"]]
 
 
 def said(cluster, namespace):

@@ -141,7 +141,7 @@ def test_what_is_due_goes_in_one_pass(passes, stage, jobs):
     lines = {name: line for line in said.splitlines() for name in GO if f"/{jobs[name]['name']} deleted: " in line}
     assert lines.keys() == GO.keys()
     for name, why in GO.items():
-        assert any(each in lines[name] for each in why.split("|")), lines[name]
+        assert any(entry in lines[name] for entry in why.split("|")), lines[name]
         until(lambda name=name: not pods(stage, jobs[name]))
 
 
@@ -193,10 +193,10 @@ def test_parameter_servers_of_plain_jobs_end_with_a_chief_that_has_succeeded(sta
 
 def test_every_granted_permission_is_needed_and_every_needed_one_is_granted(passes, stage):
     asked = stage.requests()
-    assert [each for each in asked if each[0] in (401, 403)] == []
+    assert [entry for entry in asked if entry[0] in (401, 403)] == []
     rules = yaml.safe_load((ROOT / "manifests/janitor/base/janitor-role.yaml").read_text())["rules"]
     granted = {
-        each for rule in rules for each in itertools.product(rule["verbs"], rule["apiGroups"], rule["resources"])
+        entry for rule in rules for entry in itertools.product(rule["verbs"], rule["apiGroups"], rule["resources"])
     }
     assert {tuple(permission) for _, *permission in asked} == granted
 

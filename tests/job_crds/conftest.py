@@ -19,7 +19,7 @@ def environments(kubeconfig, build, tmp_path):
     with contextlib.ExitStack() as stack:
 
         def environment(name, image=None):
-            system = next(each for each in SYSTEMS if each.name == name)
+            system = next(item for item in SYSTEMS if item.name == name)
             made = Environment(system, Api(access.find()), image or build("standin"), tmp_path / "environment")
             return stack.enter_context(made)
 

@@ -46,10 +46,10 @@ def phases(environment):
     """Return a function that returns the phases of the namespace's jobs from now until `last`, each once in a row."""
     seen, own = queue.Queue(), Api(environment.api.access)
     Watch(own, environment.system.resource, environment.namespace, seen.put)
-    until(lambda: any(isinstance(each, Listed) for each in list(seen.queue)))
+    until(lambda: any(isinstance(item, Listed) for item in list(seen.queue)))
 
     def so_far():
-        told = [each.item.get("status", {}).get("phase") for each in list(seen.queue) if isinstance(each, Changed)]
+        told = [item.item.get("status", {}).get("phase") for item in list(seen.queue) if isinstance(item, Changed)]
         return [phase for i, phase in enumerate(told) if phase and phase != ([None, *told])[i]]
 
     def found(last):
@@ -83,12 +83,12 @@ def test_a_pause_by_the_platform_is_reported_and_counts_only_for_total(environme
         {**WORKER, **sh("echo up; exec sleep 600"), **limits, "queue": "research", "annotations": {MAX_DURATION: "2"}}
     )
     launcher.ends(11, State.FAILED, "DeadlineExceeded")
-    pauses = [each for each in launcher.status.transitions if each.state is State.SUSPENDED]
-    assert [each.reason for each in pauses] == ["PausedByPlatform"]
+    pauses = [transition for transition in launcher.status.transitions if transition.state is State.SUSPENDED]
+    assert [pause.reason for pause in pauses] == ["PausedByPlatform"]
     assert "no_progress" not in launcher.failure.summary
     events = environment.api.list(_EVENTS, environment.namespace)["items"]
     assert [
-        each["reason"] for each in events if each["involvedObject"]["kind"] == environment.system.resource.kind
+        event["reason"] for event in events if event["involvedObject"]["kind"] == environment.system.resource.kind
     ] == ["MaxDurationExceeded"]
 
 
@@ -110,8 +110,8 @@ def test_every_phase_and_what_runs_after_a_pause(environment):
     assert launcher.lines("worker-0") == [("worker-0", "first"), ("worker-0", "again")]
     assert walked("Succeeded") == ["Pending", "Running", "Paused", "Resuming", "Running", "Succeeded"]
     status = environment.job()["status"]
-    assert {each["type"] for each in status["conditions"]} == CONDITIONS
-    true = {each["type"] for each in status["conditions"] if each["status"] == "True"}
+    assert {condition["type"] for condition in status["conditions"]} == CONDITIONS
+    true = {condition["type"] for condition in status["conditions"] if condition["status"] == "True"}
     assert true == {"Initialized", "Completed"}
 
 
@@ -136,7 +136,7 @@ def test_the_limit_is_shared_by_all_replicas_and_counted(environment):
     status = environment.job()["status"]
     assert status["backoffCount"] == 3
     assert [task["restartCount"] for task in status["tasks"]] == [3]
-    assert "ReplicaFailure" in {each["type"] for each in status["conditions"] if each["status"] == "True"}
+    assert "ReplicaFailure" in {item["type"] for item in status["conditions"] if item["status"] == "True"}
 
 
 def test_the_platforms_own_deadline(environment):

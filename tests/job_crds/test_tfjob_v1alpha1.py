@@ -28,7 +28,7 @@ def environment(environments):
 
 
 def names(environment, resource):
-    return sorted(each["metadata"]["name"] for each in environment.api.list(resource, environment.namespace)["items"])
+    return sorted(item["metadata"]["name"] for item in environment.api.list(resource, environment.namespace)["items"])
 
 
 def stored(environment):
@@ -110,7 +110,7 @@ def test_an_ended_job_leaves_nothing_running(environment):
     until(
         lambda: [pod["metadata"]["labels"]["tfsteps.dev/role"] for pod in environment.pods(leaving=True)] == ["chief"]
     )
-    stopped = {each.name for each in launcher.status.replicas if each.state is ReplicaState.STOPPED}
+    stopped = {replica.name for replica in launcher.status.replicas if replica.state is ReplicaState.STOPPED}
     assert stopped == {"worker-0", "worker-1", "ps-0", "evaluator-0"}
 
 

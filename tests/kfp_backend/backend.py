@@ -87,26 +87,26 @@ class Backend:
         """Return the node of a pod as Argo's controller knows it; empty = not yet."""
         found = self.workflow(run).get("status", {}).get("nodes", {}).values()
         name = self.api.get(PODS, self.namespace, pod)["metadata"]["annotations"]["workflows.argoproj.io/node-name"]
-        return next((each for each in found if each["name"] == name), {})
+        return next((item for item in found if item["name"] == name), {})
 
     def jobs(self, run: str):
         """Return the jobs of a run that are there, by name."""
         items = self.api.list(JOBS, self.namespace, labelSelector=f"{RUN_ID}={run}")["items"]
-        return {each["metadata"]["name"]: each for each in items}
+        return {item["metadata"]["name"]: item for item in items}
 
     def running(self, run: str):
         """Return what of a run's jobs and replicas has not ended, as text; empty = nothing."""
         pods = self.api.list(
             PODS, self.namespace, labelSelector=f"app.kubernetes.io/managed-by=tfsteps,{RUN_ID}={run}"
         )["items"]
-        going = [each["metadata"]["name"] for each in pods if each["status"].get("phase") in {"Pending", "Running"}]
+        going = [pod["metadata"]["name"] for pod in pods if pod["status"].get("phase") in {"Pending", "Running"}]
         return ", ".join([*(name for name, job in self.jobs(run).items() if phase(job) == "goes on"), *going])
 
     def launchers(self, run: str):
         """Return the names of the pods in which a step of a run follows a replica that is up."""
         found = self.api.list(PODS, self.namespace, labelSelector=f"pipeline/runid={run}")["items"]
-        running = [each["metadata"]["name"] for each in found if each["status"].get("phase") == "Running"]
-        return [each for each in running if "[worker-0] up" in self.log(each)]
+        running = [item["metadata"]["name"] for item in found if item["status"].get("phase") == "Running"]
+        return [item for item in running if "[worker-0] up" in self.log(item)]
 
     def step(self, pod: str) -> str:
         """Return the name of the node that a pod is a try of."""
@@ -164,7 +164,7 @@ class Backend:
 
 def phase(job) -> str:
     """Return whether a job goes on, succeeded or failed."""
-    for each in (job.get("status") or {}).get("conditions") or []:
-        if each["type"] in {"Succeeded", "Failed"} and each["status"] == "True":
-            return each["type"].lower()
+    for condition in (job.get("status") or {}).get("conditions") or []:
+        if condition["type"] in {"Succeeded", "Failed"} and condition["status"] == "True":
+            return condition["type"].lower()
     return "goes on"

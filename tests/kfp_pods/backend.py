@@ -189,7 +189,7 @@ class Backend:
 
         def terminated():
             statuses = self.api.get(PODS, self.namespace, pod)["status"].get("containerStatuses") or []
-            main = next((each for each in statuses if each["name"] == "main"), {})
+            main = next((status for status in statuses if status["name"] == "main"), {})
             return main.get("state", {}).get("terminated")
 
         code = until(terminated)["exitCode"]
@@ -224,7 +224,7 @@ class Backend:
                 {"name": "ARGO_NODE_ID", "value": name},
                 {"name": "PROCESS_ONE", "value": PROCESS_ONE},
             ],
-            "volumeMounts": [{"name": each, "mountPath": f"/{each}"} for each in _SCRATCH],
+            "volumeMounts": [{"name": item, "mountPath": f"/{item}"} for item in _SCRATCH],
         }
         idle = ["python", "-c", "import signal; signal.signal(15, lambda *_: exit()); signal.pause()"]
         meta = {
@@ -248,7 +248,7 @@ class Backend:
             "restartPolicy": "Never",
             "terminationGracePeriodSeconds": 30,
             "containers": [{**container, "name": "wait", "command": idle}, main],
-            "volumes": [{"name": each, "emptyDir": {}} for each in _SCRATCH],
+            "volumes": [{"name": item, "emptyDir": {}} for item in _SCRATCH],
         }
         return {"metadata": meta, "spec": spec}
 
@@ -305,15 +305,15 @@ for each in target:
     def failed(self, name):
         """Tell whether a job has failed."""
         conditions = self.api.get(JOBS, self.namespace, name).get("status", {}).get("conditions") or []
-        return any((each["type"], each["status"]) == ("Failed", "True") for each in conditions)
+        return any((condition["type"], condition["status"]) == ("Failed", "True") for condition in conditions)
 
     def jobs(self, stem):
         """Return name -> uid of the jobs that were made for `stem` and are not being deleted."""
         found = [item["metadata"] for item in self.api.list(JOBS, self.namespace)["items"]]
         return {
-            each["name"]: each["uid"]
-            for each in found
-            if each["name"].rpartition("-")[0] == stem and "deletionTimestamp" not in each
+            entry["name"]: entry["uid"]
+            for entry in found
+            if entry["name"].rpartition("-")[0] == stem and "deletionTimestamp" not in entry
         }
 
 

@@ -26,8 +26,8 @@ def executor(linger, *command):
 
 def launcher(*command):
     outputs = json.loads(command[-1])["outputs"]
-    for each in outputs["artifacts"].values():
-        local(each["artifacts"][0]).parent.mkdir(parents=True, exist_ok=True)
+    for artifact in outputs["artifacts"].values():
+        local(artifact["artifacts"][0]).parent.mkdir(parents=True, exist_ok=True)
     step = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     for line in step.stdout:
         sys.stdout.buffer.write(line)
@@ -40,8 +40,8 @@ def launcher(*command):
         print(f"failed to upload output parameters: {missing} were not written")
         return 1
     files = {}
-    for name, each in written["artifacts"].items():
-        if each["artifacts"][0]["uri"] != outputs["artifacts"][name]["artifacts"][0]["uri"]:
+    for name, artifact in written["artifacts"].items():
+        if artifact["artifacts"][0]["uri"] != outputs["artifacts"][name]["artifacts"][0]["uri"]:
             print(f"URI of {name} does not have the expected bucket prefix")
             return 1
         file = local(outputs["artifacts"][name]["artifacts"][0])

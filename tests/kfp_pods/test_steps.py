@@ -245,9 +245,9 @@ def test_cleanup_after_a_launcher_was_killed(backend):
 
 def test_cleanup_of_a_whole_run_and_of_what_has_ended(backend):
     run, other = backend.run("whole"), backend.run("other")
-    for each in (run, other):
-        made = backend.finish(Step(each, "for-loop-1.iteration-item(0:0).launch", "launch", job(each.name, "echo up")))
-        assert backend.finish(Step(each, "wait", "wait", {"job": made.parameter("job")})).code == 0
+    for item in (run, other):
+        made = backend.finish(Step(item, "for-loop-1.iteration-item(0:0).launch", "launch", job(item.name, "echo up")))
+        assert backend.finish(Step(item, "wait", "wait", {"job": made.parameter("job")})).code == 0
     [name] = backend.jobs("whole")
     kept = backend.finish(Step(run, "cleanup", "cleanup", {"scope": "run"}))
     assert kept.parameter("removed") == [], "its pods are gone already, and the job stays"

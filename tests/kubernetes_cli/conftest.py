@@ -57,14 +57,14 @@ class Terminal:
 
     def jobs(self, run):
         found = self.api.list(TFJob.resource, self.namespace)["items"]
-        return [each for each in found if each["metadata"]["labels"]["tfsteps.dev/run-id"] == run]
+        return [item for item in found if item["metadata"]["labels"]["tfsteps.dev/run-id"] == run]
 
     def reasons(self, run):
         """Return the reasons of the events of a run's pods."""
         (job,) = self.jobs(run)
         events = self.api.list(EVENTS, self.namespace)["items"]
         return {
-            each["reason"] for each in events if each["involvedObject"]["name"] == f"{job['metadata']['name']}-worker-0"
+            item["reason"] for item in events if item["involvedObject"]["name"] == f"{job['metadata']['name']}-worker-0"
         }
 
     def release(self, run):

@@ -76,7 +76,7 @@ def test_a_failed_run_and_its_retry_seen_from_another_machine(terminal, tmp_path
 
     assert terminal.tfsteps("run", job, "--run-id", "again").returncode == ExitCode.SUCCEEDED
     listed = json.loads(terminal.tfsteps("runs", "--output", "json").stdout)
-    assert [(each["attempt"], each["state"]) for each in listed if each["run"] == "again"] == [
+    assert [(item["attempt"], item["state"]) for item in listed if item["run"] == "again"] == [
         (1, "succeeded"),
         (0, "failed"),
     ]
@@ -183,7 +183,7 @@ def test_a_job_is_paused_and_resumed(terminal):
         said += launcher.communicate(timeout=60)[0]
     assert launcher.returncode == ExitCode.SUCCEEDED
     assert [line for line in said.splitlines() if line.startswith("[")] == [
-        f"[worker-0] {each}" for each in ("ready", "up", "end")
+        f"[worker-0] {item}" for item in ("ready", "up", "end")
     ]
     assert "has ended: quick succeeded" in terminal.tfsteps("pause", "calm").stderr
 
@@ -191,7 +191,7 @@ def test_a_job_is_paused_and_resumed(terminal):
 @pytest.mark.shows("hold", "kubeflow jobset jobs trainjob tfjob-v1alpha1")
 @pytest.mark.parametrize("system", ["kubeflow", "jobset", "jobs", "trainjob", "tfjob-v1alpha1"])
 def test_held_replicas_are_there_to_look_around_in(terminal, versioned, system):
-    next(each for each in SYSTEMS if each.name == system).install()
+    next(item for item in SYSTEMS if item.name == system).install()
     limits, roles = "deadlines: {running: 1s, no_progress: 1s}", "{worker: {replicas: 2}}"
     job = terminal.job("exit 3", limits, roles, versioned)
     with terminal.started("debug", job, "--hold", "worker", "--system", system) as held:

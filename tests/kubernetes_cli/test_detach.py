@@ -11,7 +11,7 @@ from tfsteps.kube.resource import Resource
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.runs.events import State
 from tfsteps.runs.identity import Identity
-from tfsteps.runs.store import Attempt, attempts
+from tfsteps.runs.store import AttemptFolder, attempts
 
 pytestmark = pytest.mark.cluster
 PODS = Resource("v1", "pods", "Pod")
@@ -38,7 +38,7 @@ def another_machine(monkeypatch, tmp_path):
 
 def test_attach_to_a_detached_job_finishes_it(terminal):
     detached(terminal, "here")
-    status = Attempt.of(Identity(run="here", task="quick")).status()
+    status = AttemptFolder.of(Identity(run="here", task="quick")).status()
     assert (status.state, status.reason) == (State.UNKNOWN, "Detached")
     with terminal.started("attach", "here") as process:
         read_until(process, "] up")
@@ -46,7 +46,7 @@ def test_attach_to_a_detached_job_finishes_it(terminal):
         out, err = process.communicate(timeout=120)
     assert (process.returncode, err.count("warning")) == (ExitCode.SUCCEEDED, 1)
     assert re.match(r"quick succeeded after ", out.splitlines()[-1])
-    status = Attempt.of(Identity(run="here", task="quick")).status()
+    status = AttemptFolder.of(Identity(run="here", task="quick")).status()
     assert (status.state, status.detached) == (State.SUCCEEDED, False)
     until(lambda: not pods(terminal, "here"))  # its `on_end`
     again = terminal.tfsteps("attach", "here")

@@ -9,7 +9,7 @@ from tests.support.waiting import until
 from tfsteps import spec
 from tfsteps.launcher import background
 from tfsteps.runs.identity import Identity
-from tfsteps.runs.store import Attempt, attempts
+from tfsteps.runs.store import AttemptFolder, attempts
 from tfsteps.spec import SpecError
 from tfsteps.systems import registry
 from tfsteps.systems.base import LaunchError
@@ -53,13 +53,13 @@ def test_a_launch_that_cannot_work_is_refused_at_once(tmp_path, monkeypatch):
 
 def test_no_records_here():
     with pytest.raises(LaunchError, match="wait on the machine where it was launched"):
-        background.follow(Attempt.of(Identity(run="elsewhere", task="t")))
+        background.follow(AttemptFolder.of(Identity(run="elsewhere", task="t")))
 
 
 def test_a_launcher_that_was_killed(tmp_path):
     status = start(tmp_path)
     os.kill(status.launcher, signal.SIGKILL)
-    assert background.follow(Attempt.of(status.identity)).state == "lost"
+    assert background.follow(AttemptFolder.of(status.identity)).state == "lost"
 
 
 @pytest.mark.parametrize("told", [b"", b'{"type": "_Begun", "status": {"ident'], ids=["nothing", "cut"])

@@ -18,7 +18,7 @@ from tests.unit.cli.command import COMMAND
 from tfsteps.runs import code_archive, code_bucket
 from tfsteps.spec import CodeSource
 from tfsteps.tensorboard.object_store import open_object
-from tfsteps.tensorboard.process import TensorBoard
+from tfsteps.tensorboard.process import TensorBoardProcess
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -82,7 +82,7 @@ def test_metrics_and_curves_of_a_job_come_from_its_bucket(scheme, tmp_path, monk
         assert "existed before attempt 1 (`outputs.earlier_attempts` counts them)." in outputs["metric_notes"]["loss"]
         assert outputs["metric_notes"]["loss"] in printed
 
-        with TensorBoard(f"{place}/logs") as board:  # its own reader
+        with TensorBoardProcess(f"{place}/logs") as board:  # its own reader
             assert until(lambda: get(f"{board.url}data/runs")) == ["train"]
             query = urllib.parse.urlencode({"run": "train", "tag": "loss"})
             points = get(f"{board.url}data/plugin/scalars/scalars?{query}")

@@ -25,7 +25,7 @@ from tests.unit.console.terminal import Terminal
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.runs import store
 from tfsteps.runs.events import State
-from tfsteps.runs.store import Attempt
+from tfsteps.runs.store import AttemptFolder
 
 SWALLOW = "trap '' TERM; echo ready; while :; do sleep 0.1; done"
 
@@ -85,7 +85,7 @@ def test_a_run_that_succeeds(home):
     assert f"log          {home}/runs/r1/script/0/log" in lines
     assert f"report       {home}/runs/r1/script/0/report.html" in lines
     assert re.fullmatch(r"script succeeded after \S+\.", lines[-1])
-    assert "</html>" in Attempt(home / "runs/r1/script/0").report.read_text()
+    assert "</html>" in AttemptFolder(home / "runs/r1/script/0").report.read_text()
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_a_dry_run_prints_yaml_and_creates_nothing(home, folder):
     plan = yaml.safe_load(done.stdout)
     assert (done.returncode, done.stderr) == (ExitCode.SUCCEEDED, "")
     assert (plan["run"], plan["task"], plan["attempt"], plan["system"]) == ("r1", "t", 0, "local")
-    assert [each["replica"] for each in plan["objects"]] == ["worker-0", "worker-1"]
+    assert [item["replica"] for item in plan["objects"]] == ["worker-0", "worker-1"]
     assert plan["objects"][1]["env"]["TFSTEPS_INDEX"] == "1"
     assert json.loads(tfsteps("run", "job.yaml", "--dry-run", "--output", "json").stdout)["system"] == "local"
     assert not home.exists()

@@ -42,7 +42,7 @@ RUN = {
 CANNOT_RUN: dict[str, str] = {}
 """Those that cannot run on this machine, and why."""
 
-EXAMPLES = [pytest.param(each, id=str(each)) for each in examples() if "@dsl.pipeline" in each.code]
+EXAMPLES = [pytest.param(item, id=str(item)) for item in examples() if "@dsl.pipeline" in item.code]
 
 
 def test_every_example_runs_or_says_why_not():

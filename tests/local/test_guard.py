@@ -12,7 +12,7 @@ from tests.support.jobs import alive
 from tests.support.processes import started
 from tests.support.waiting import until
 from tests.unit.cli.command import COMMAND
-from tfsteps.engines.local.step import Process
+from tfsteps.engines.local.step import StepProcess
 from tfsteps.runs import store
 from tfsteps.runs.events import ReplicaState, State
 from tfsteps.systems.local.guard import Guard
@@ -110,7 +110,7 @@ def test_a_program_with_a_line_end_in_its_name_is_not_ended_with_another_session
 def test_a_step_leaves_no_process_group(tmp_path, end):
     program = f"{GROUPS} & while [ ! -e pid ]; do sleep 0.05; done; [ {end} = exit ] || sleep 600"
     with Guard() as guard:
-        step = Process(["sh", "-c", program], {}, tmp_path, guard)
+        step = StepProcess(["sh", "-c", program], {}, tmp_path, guard)
         child = pid_in(tmp_path / "pid")
         if end == "kill":
             step.kill()
@@ -122,7 +122,7 @@ def test_a_session_of_a_process_that_forks_meanwhile_is_ended(tmp_path):
     forks = "    if not os.fork():\n        os.setpgid(0, 0); time.sleep(600)\n    time.sleep(0.002)"
     program = f"import os, time\nwhile True:\n{forks}"
     with Guard() as guard:
-        step = Process(
+        step = StepProcess(
             [sys.executable, "-c", f"import os\nprint(os.getpid(), flush=True)\n{program}"], {}, tmp_path, guard
         )
         leader = int(next(lines for lines in step.lines() if lines)[0])

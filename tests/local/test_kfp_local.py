@@ -86,7 +86,7 @@ def do(pipeline, tmp_path, /, arguments=None, **options):
         say=lambda line: lines.append(text_of(line)),
         **options,
     )
-    return [(each.name, each.exit_code) for each in steps], lines
+    return [(item.name, item.exit_code) for item in steps], lines
 
 
 def text_of(line):
@@ -194,7 +194,7 @@ def test_failed_step(tmp_path):
     with pytest.raises(PipelineError, match=r"step fail failed with exit code 7") as error:
         do(failing, tmp_path)
     assert error.value.exit_code == 10
-    assert [each.name for each in error.value.steps] == ["fail"]
+    assert [item.name for item in error.value.steps] == ["fail"]
 
 
 def test_exit_handler_runs_and_the_pipeline_has_failed(tmp_path):
@@ -206,7 +206,7 @@ def test_exit_handler_runs_and_the_pipeline_has_failed(tmp_path):
     with pytest.raises(PipelineError) as error:
         do(handled, tmp_path)
     assert error.value.exit_code == 10
-    assert [(each.name, each.exit_code) for each in error.value.steps][-1] == ("say", 0)
+    assert [(item.name, item.exit_code) for item in error.value.steps][-1] == ("say", 0)
 
 
 def test_retry_that_mends_it(tmp_path):
@@ -338,7 +338,7 @@ def test_a_signal_ends_the_step_and_starts_no_other(tmp_path):
     with pytest.raises(PipelineError, match="was cancelled") as error:
         run(stopped, {}, pipeline_root=tmp_path, say=lines.append)
     assert error.value.exit_code == 12
-    assert [(each.name, each.exit_code) for each in error.value.steps] == [("sleep", 143)]
+    assert [(item.name, item.exit_code) for item in error.value.steps] == [("sleep", 143)]
     assert signal.getsignal(signal.SIGTERM) is handler
 
 
@@ -353,7 +353,7 @@ def test_a_stopped_pipeline_has_not_succeeded_even_if_its_last_step_has(tmp_path
 
     with pytest.raises(PipelineError, match="was cancelled") as error:
         run(pipeline, {}, pipeline_root=tmp_path, say=lambda _: os.kill(os.getpid(), signal.SIGTERM))
-    assert [(each.name, each.exit_code) for each in error.value.steps] == [("polite", 0)]
+    assert [(item.name, item.exit_code) for item in error.value.steps] == [("polite", 0)]
 
 
 def test_kfp_is_as_it_was(tmp_path):
@@ -476,6 +476,6 @@ def test_killed_server(tmp_path):
 def test_stopped_launcher(tmp_path):
     with pytest.raises(PipelineError, match="was cancelled") as error:
         do(asleep, tmp_path, observer=WhenAsleep(lambda _: os.kill(os.getpid(), signal.SIGINT)), run_id="r")
-    assert [(each.name, each.exit_code) for each in error.value.steps] == [("train", 12)]
+    assert [(item.name, item.exit_code) for item in error.value.steps] == [("train", 12)]
     [attempt] = attempts("r")
     assert attempt.status().state == "cancelled"

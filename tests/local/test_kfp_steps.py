@@ -32,7 +32,7 @@ with ScalarWriter(os.environ["TFSTEPS_LOG_DIR"]) as writer:
 
 def outputs(tmp_path, task):
     """Return the output parameters of a task."""
-    [file] = [each for each in tmp_path.rglob("executor_output.json") if each.parent.name == task]
+    [file] = [item for item in tmp_path.rglob("executor_output.json") if item.parent.name == task]
     return json.loads(file.read_text())["parameterValues"]
 
 
@@ -118,19 +118,19 @@ def test_wait_tried_again_goes_on_with_the_same_job(tmp_path):
     killed = []
 
     def kill_waiting(status):
-        for each in psutil.Process().children(recursive=True) if not killed else ():
+        for item in psutil.Process().children(recursive=True) if not killed else ():
             with contextlib.suppress(psutil.NoSuchProcess):  # the launch step may be on its way out
-                alive = each.status() != psutil.STATUS_ZOMBIE
-                if alive and each.pid != status.launcher and each.ppid() == parent_of_steps():
-                    killed.append(each.pid)
-                    each.kill()
+                alive = item.status() != psutil.STATUS_ZOMBIE
+                if alive and item.pid != status.launcher and item.ppid() == parent_of_steps():
+                    killed.append(item.pid)
+                    item.kill()
                     (tmp_path / "killed").touch()
 
     def parent_of_steps():
-        for each in psutil.Process().children():
+        for child in psutil.Process().children():
             with contextlib.suppress(psutil.NoSuchProcess):
-                if "preload" in " ".join(each.cmdline()):
-                    return each.pid
+                if "preload" in " ".join(child.cmdline()):
+                    return child.pid
         return None
 
     steps, _ = do(again, tmp_path, observer=WhenAsleep(kill_waiting), run_id="r")
@@ -205,7 +205,7 @@ def test_a_killed_pipeline_leaves_no_job(tmp_path):
         [attempt] = attempts("r")
         until(lambda: attempt.status().replicas[0].incarnations)
         launcher, replica = attempt.status().launcher, replica_of(attempt)
-        [server] = [each for each in psutil.Process(process.pid).children() if "preloaded" in each.cmdline()[-1]]
+        [server] = [child for child in psutil.Process(process.pid).children() if "preloaded" in child.cmdline()[-1]]
         assert psutil.pid_exists(replica)
         process.kill()
     until(lambda: attempt.alive().no)

@@ -155,7 +155,7 @@ def test_what_fails_in_the_recording_does_not_reach_the_program(tmp_path, logs):
         {"TF_CONFIG": "no JSON"},
     ],
 )
-def test_only_the_deciding_replica_records(tmp_path, logs, change):
+def test_only_the_decisive_replica_records(tmp_path, logs, change):
     (tmp_path / "keras.py").write_text(FAKE)
     ran = python(tmp_path, "import keras; print(keras.Model().fit(1))", **{**logs, **change})
     assert (ran.stdout, ran.stderr) == ("0\n", "")

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.waiting import until
 from tfsteps.runs.identity import Identity
-from tfsteps.runs.store import Attempt
+from tfsteps.runs.store import AttemptFolder
 
 RUN, TASK = "6d1f3d6e-8d5f-4c53-8b0e-3f6f5a1c2b7d", "0b9a5a3e-7f3b-4b53-9d47-1a2b3c4d5e6f"
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -35,7 +35,7 @@ def started(output, *command):
 
 def signalled(process, pipe):
     """Send every signal to a step that waits for somebody to read `pipe`, and return what it writes then."""
-    attempt = Attempt.of(Identity(run=RUN, task=TASK))
+    attempt = AttemptFolder.of(Identity(run=RUN, task=TASK))
     until(lambda: (attempt.folder / "status.json").exists() and attempt.status().state.terminal)
     step = psutil.Process(process.pid)
     until(lambda: step.status() == psutil.STATUS_SLEEPING and does_nothing(step))
@@ -65,7 +65,7 @@ def test_while_it_writes_its_outputs(script, code, output):
 
 def test_while_it_writes_its_report(output):
     with started(output, "echo up; sleep 600") as process:
-        attempt = Attempt.of(Identity(run=RUN, task=TASK))
+        attempt = AttemptFolder.of(Identity(run=RUN, task=TASK))
         for line in process.stdout:
             if "] up" in line:
                 break

@@ -20,7 +20,7 @@ from tfsteps import spec
 from tfsteps.launcher.lifecycle import launch
 from tfsteps.runs.events import ReplicaState, State
 from tfsteps.runs.identity import Identity
-from tfsteps.runs.store import Attempt
+from tfsteps.runs.store import AttemptFolder
 from tfsteps.systems import registry
 
 STANDIN = "name: standin\ncommand: [python, standin.py]\nenv: {RESUME: 1}\n"
@@ -176,7 +176,7 @@ def test_long_binary_and_unfinished_lines_are_complete_and_in_order():
     indented = code.replace("\n", "\n  ")
     text = f"name: long\nroles: {{worker: {{}}}}\ncommand:\n- python\n- -c\n- |\n  {indented}\n"
     result = run_job(text)
-    log = Attempt.of(result.status.identity).log.read_bytes().splitlines()
+    log = AttemptFolder.of(result.status.identity).log.read_bytes().splitlines()
     lines = [line.split(b" ", 2)[2] for line in log]
     assert lines[0] == b"a" * (1 << 20)
     assert lines[1:4] == [b"\xff\x00\x1b[31m", b"", b""]
@@ -191,7 +191,7 @@ def test_a_hundred_thousand_lines_of_four_replicas_are_all_saved_in_order():
     for i in range(4):
         seen = [line.split("] ")[1] for line in result.watcher.printed if line.startswith(f"[worker-{i}]")]
         assert seen == [str(n) for n in range(1, 25001)]
-    assert len(Attempt.of(result.status.identity).log.read_bytes().splitlines()) == 100_000
+    assert len(AttemptFolder.of(result.status.identity).log.read_bytes().splitlines()) == 100_000
 
 
 # --- stopping
@@ -306,7 +306,7 @@ def supervisor(text, run="other"):
     """Run a job in another process; yield it and its attempt once its state is `running`, or was."""
     root = pathlib.Path(__file__).parents[2]
     name = text.split("name: ")[1].split()[0]
-    attempt = Attempt.of(Identity(run=run, task=name))
+    attempt = AttemptFolder.of(Identity(run=run, task=name))
     with subprocess.Popen([sys.executable, "-c", RUN, text, run], cwd=root) as process:
         try:
             until(lambda: (attempt.folder / "status.json").exists() and attempt.status().started)
@@ -390,7 +390,7 @@ def test_a_replica_does_not_wait_for_its_lines_to_be_shown(tmp_path):
     result = run_job(job, ("x{99}", lambda _: until(done.exists)))
     assert result.status.state is State.SUCCEEDED
     assert len(result.said("x{99}$")) == 100_000
-    assert Attempt.of(result.status.identity).log.read_bytes().count(b"x" * 99 + b"\n") == 100_000
+    assert AttemptFolder.of(result.status.identity).log.read_bytes().count(b"x" * 99 + b"\n") == 100_000
 
 
 STUCK = """import time

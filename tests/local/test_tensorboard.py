@@ -18,7 +18,7 @@ from tests.support.jobs import alive
 from tests.support.waiting import until
 from tfsteps.systems.local.sessions import members
 from tfsteps.tensorboard import process
-from tfsteps.tensorboard.process import TensorBoard, TensorBoardError
+from tfsteps.tensorboard.process import TensorBoardError, TensorBoardProcess
 
 
 def get(url):
@@ -31,7 +31,7 @@ def processes(board):
 
 
 def test_it_answers_and_ends_with_its_data_server(tmp_path):
-    board = TensorBoard(tmp_path / "not there yet")
+    board = TensorBoardProcess(tmp_path / "not there yet")
     with board:
         assert board.url.startswith("http://127.0.0.1:")
         assert get(f"{board.url}data/environment")["data_location"] == str(tmp_path / "not there yet")
@@ -46,7 +46,7 @@ def test_it_serves_curves_without_tensorflow(tmp_path):
     writer = ScalarWriter(tmp_path)
     writer.scalar("loss", 0.5, 1)
     writer.close()
-    with TensorBoard(tmp_path) as board:
+    with TensorBoardProcess(tmp_path) as board:
         until(lambda: get(f"{board.url}data/runs") == ["."])
         assert get(f"{board.url}data/plugins_listing")["scalars"]["enabled"]  # which asks every plugin
         maps = pathlib.Path(f"/proc/{board._process.pid}/maps").read_text()
@@ -59,7 +59,7 @@ def test_one_that_ignores_sigterm_is_killed(tmp_path, monkeypatch):
     with contextlib.ExitStack() as stack:
         before = signal.signal(signal.SIGTERM, signal.SIG_IGN)  # which a child inherits
         try:
-            board = stack.enter_context(TensorBoard(tmp_path))
+            board = stack.enter_context(TensorBoardProcess(tmp_path))
         finally:
             signal.signal(signal.SIGTERM, before)
         mine = processes(board)
@@ -89,14 +89,14 @@ def test_a_port_that_is_taken_is_named(tmp_path):
         port = taken.getsockname()[1]
         with (
             pytest.raises(TensorBoardError, match=rf"bind to port {port}.*choose another port"),
-            TensorBoard(tmp_path, port),
+            TensorBoardProcess(tmp_path, port),
         ):
             pass
 
 
 def test_a_missing_installation_is_an_error_that_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorboard", None)
-    with pytest.raises(TensorBoardError, match=r"not installed.*pip install"), TensorBoard(tmp_path):
+    with pytest.raises(TensorBoardError, match=r"not installed.*pip install"), TensorBoardProcess(tmp_path):
         pass
 
 
@@ -105,4 +105,4 @@ def test_modules_of_the_current_folder_are_not_taken_for_its_own(tmp_path, monke
         (tmp_path / name).write_text("raise RuntimeError('shadowed')")
     monkeypatch.chdir(tmp_path)
     with contextlib.ExitStack() as stack:
-        assert stack.enter_context(TensorBoard("logs")).url
+        assert stack.enter_context(TensorBoardProcess("logs")).url

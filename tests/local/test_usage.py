@@ -10,7 +10,7 @@ from tests.local.test_supervisor import python
 from tests.support.jobs import run_job
 from tests.unit.report.test_html import Reader
 from tfsteps.runs.events import State
-from tfsteps.runs.store import Attempt
+from tfsteps.runs.store import AttemptFolder
 from tfsteps.runs.usage import Usage
 
 MIB = 1 << 20
@@ -25,7 +25,7 @@ while sum(os.times()[:2]) < 4: pass
 def test_a_program_that_burns_a_core_and_holds_200_mib(monkeypatch):
     monkeypatch.setenv("TFSTEPS_USAGE_INTERVAL", "1s")
     result = run_job(python(BURN, "resources: {cpu: 4, memory: 210Mi}"))
-    attempt = Attempt.of(result.status.identity)
+    attempt = AttemptFolder.of(result.status.identity)
     assert result.status.state is State.SUCCEEDED
     (usage,) = Usage.read(attempt.folder).replicas
     assert usage.replica == "worker-0"
@@ -57,7 +57,7 @@ def test_each_replica_has_its_own_samples_over_restarts(monkeypatch):
     text = text.replace("{worker: {}}", "{worker: {replicas: 2}}") + "systems: {local: {started: spawn}}\n"
     result = run_job(text)
     assert result.status.state is State.SUCCEEDED
-    usages = Usage.read(Attempt.of(result.status.identity).folder).replicas
+    usages = Usage.read(AttemptFolder.of(result.status.identity).folder).replicas
     assert {usage.replica for usage in usages} == {"worker-0", "worker-1"}
     for usage in usages:
         assert all(sample.cpu < 2 for sample in usage.samples if sample.cpu is not None)
@@ -81,7 +81,7 @@ def test_samples_can_be_read_while_the_job_runs(monkeypatch):
     seen = []
 
     def look(status):
-        attempt = Attempt.of(status.identity)
+        attempt = AttemptFolder.of(status.identity)
         seen.append(Usage.read(attempt.folder))
 
     run_job(python("import time\ntime.sleep(2.6)\nprint('now')\ntime.sleep(0.5)"), ("now", look))
@@ -91,7 +91,7 @@ def test_samples_can_be_read_while_the_job_runs(monkeypatch):
 def test_no_file_if_sampling_is_switched_off(monkeypatch):
     monkeypatch.setenv("TFSTEPS_USAGE_INTERVAL", "0")
     result = run_job(python("import time\ntime.sleep(1.6)"))
-    attempt = Attempt.of(result.status.identity)
+    attempt = AttemptFolder.of(result.status.identity)
     assert not attempt.usage.exists()
     assert result.status.usage == {}
     assert "CPU and memory" not in attempt.report.read_text()

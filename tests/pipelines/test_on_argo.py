@@ -98,15 +98,15 @@ def test_data_that_are_not_fit_train_nothing(environment, runs):
 
 def test_side_by_side(environment, runs):
     uid = succeeded(environment, "side-by-side")
-    jobs = [environment.decoded("side-by-side", each, "job") for each in ("champion", "challenger")]
-    assert len({each["name"] for each in jobs}) == len({each["output"] for each in jobs}) == 2
-    assert sorted(each["name"] for each in environment.jobs("side-by-side")) == sorted(each["name"] for each in jobs)
-    for each in jobs:
-        assert each["output"].startswith(f"/mnt/tfsteps/tfsteps/{uid}/")
-        assert (seen(each["model"], runs) / "saved_model.pb").is_file()
-    first_end = min(dt.datetime.fromisoformat(each["ended"]).timestamp() for each in jobs)
-    assert max(each["created"] for each in jobs) < first_end, "neither waited for the other"
-    assert environment.output("side-by-side", "compare", "winner") in [each["name"] for each in jobs]
+    jobs = [environment.decoded("side-by-side", item, "job") for item in ("champion", "challenger")]
+    assert len({job["name"] for job in jobs}) == len({job["output"] for job in jobs}) == 2
+    assert sorted(job["name"] for job in environment.jobs("side-by-side")) == sorted(job["name"] for job in jobs)
+    for job in jobs:
+        assert job["output"].startswith(f"/mnt/tfsteps/tfsteps/{uid}/")
+        assert (seen(job["model"], runs) / "saved_model.pb").is_file()
+    first_end = min(dt.datetime.fromisoformat(job["ended"]).timestamp() for job in jobs)
+    assert max(job["created"] for job in jobs) < first_end, "neither waited for the other"
+    assert environment.output("side-by-side", "compare", "winner") in [job["name"] for job in jobs]
 
 
 def test_nightly(environment, runs):

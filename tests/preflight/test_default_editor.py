@@ -102,4 +102,4 @@ def test_what_a_profile_lacks_is_what_the_page_of_permissions_says(system, lacki
     job = roles.example_job(system, None)
     granted = {(verb, *rule) for verbs, *rules in KUBEFLOW_EDIT for verb in verbs for rule in itertools.product(*rules)}
     required = needed(kind.resource, job, kind.permissions(job))
-    assert {str(each) for each in required if (each.verb, each.group, each.plural) not in granted} == lacking
+    assert {str(item) for item in required if (item.verb, item.group, item.plural) not in granted} == lacking

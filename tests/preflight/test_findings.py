@@ -84,7 +84,7 @@ def test_all_at_once(namespace):
     with pytest.raises(LaunchError) as caught:
         start(namespace, "bad", {**fields, **patched(bogus=1)})
     order = ["(1) the cluster refuses", "(2) ServiceAccount", "(3) LimitRange", "(4) ResourceQuota"]
-    places = [str(caught.value).find(each) for each in order]
+    places = [str(caught.value).find(item) for item in order]
     assert places[0] > 0
     assert places == sorted(places)
 

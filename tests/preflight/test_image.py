@@ -98,7 +98,7 @@ def jobs(cluster, namespace, stem):
     """Return name -> uid of the jobs that were made for `stem` and are not being deleted."""
     found = [item["metadata"] for item in cluster.api.list(TFJob.resource, namespace)["items"]]
     return {
-        each["name"]: each["uid"] for each in found if each["name"].startswith(stem) and "deletionTimestamp" not in each
+        item["name"]: item["uid"] for item in found if item["name"].startswith(stem) and "deletionTimestamp" not in item
     }
 
 

@@ -91,7 +91,7 @@ def killed_and_run_again(stage, name):
     first.process.wait()
     second = stage.launch(name, HELD)
     stage.until_said(second, "[worker-0] up")
-    (made,) = [each for each in stage.jobs() if each.startswith(name)]
+    (made,) = [job for job in stage.jobs() if job.startswith(name)]
     release(stage.cluster, stage.namespace, made)
     code, said = second.ends()
     assert {"create"}.isdisjoint(verb for _, verb, *_ in second.requests()), "it adopts, and creates nothing"
@@ -116,8 +116,8 @@ def quota_is_used_up(stage, name):
 
 
 SCENES = {
-    each.__name__.replace("_", "-"): each
-    for each in (
+    item.__name__.replace("_", "-"): item
+    for item in (
         success,
         outside_of_workflows,
         failure,
@@ -150,7 +150,7 @@ def test_the_permissions_of_the_manifests_suffice(name, code, says, life):
 def test_nothing_was_refused(life, stage):
     asked = list(itertools.chain(*(launcher.requests() for launcher in stage.launchers)))
     assert asked
-    assert [each for each in asked if each[0] in (401, 403)] == []
+    assert [item for item in asked if item[0] in (401, 403)] == []
 
 
 def test_every_granted_permission_is_needed_and_every_needed_one_is_granted(life, stage):

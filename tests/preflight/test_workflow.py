@@ -55,7 +55,7 @@ def submit(cluster, namespace, image, name, script):
 def jobs(cluster, namespace, owner):
     """Return the jobs that a Workflow owns."""
     found = [item["metadata"] for item in cluster.api.list(TFJob.resource, namespace)["items"]]
-    return [each for each in found if owner["uid"] in [reference["uid"] for reference in each["ownerReferences"]]]
+    return [entry for entry in found if owner["uid"] in [reference["uid"] for reference in entry["ownerReferences"]]]
 
 
 def pods(cluster, namespace, owner):
@@ -68,9 +68,9 @@ def ended(cluster, namespace, owner):
 
     def terminated():
         statuses = [
-            each for pod in pods(cluster, namespace, owner) for each in pod["status"].get("containerStatuses") or []
+            item for pod in pods(cluster, namespace, owner) for item in pod["status"].get("containerStatuses") or []
         ]
-        return next((each["state"].get("terminated") for each in statuses if each["name"] == "main"), None)
+        return next((status["state"].get("terminated") for status in statuses if status["name"] == "main"), None)
 
     status = until(terminated)
     return status["exitCode"], status.get("message", "")

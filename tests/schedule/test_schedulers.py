@@ -77,9 +77,9 @@ def of_job(cluster, place, name):
     workflows = cluster.api.list(WORKFLOWS, place)["items"]
     owned = {
         job["metadata"]["name"]: [
-            each
-            for each in workflows
-            if job["metadata"]["uid"] in [owner["uid"] for owner in each["metadata"].get("ownerReferences", [])]
+            item
+            for item in workflows
+            if job["metadata"]["uid"] in [owner["uid"] for owner in item["metadata"].get("ownerReferences", [])]
         ]
         for job in jobs
     }
@@ -88,7 +88,7 @@ def of_job(cluster, place, name):
 
 def condition(job):
     """Return the type and reason of the condition that ended a Job."""
-    found = [each for each in job.get("status", {}).get("conditions", []) if each["type"] in {"Complete", "Failed"}]
+    found = [item for item in job.get("status", {}).get("conditions", []) if item["type"] in {"Complete", "Failed"}]
     return (found[0]["type"], found[0]["reason"]) if found else None
 
 
@@ -98,12 +98,12 @@ def at(text):
 
 def test_a_cron_workflow_fires_and_its_runs_do_not_overlap(cluster, place, since):
     def ended():
-        found = [each.get("status", {}) for each in of_cron(cluster, place, "overlap")]
-        found = [each for each in found if each.get("startedAt")]  # one may be only just made
-        return [each for each in found if each.get("phase") == "Succeeded"][1:] and found
+        found = [item.get("status", {}) for item in of_cron(cluster, place, "overlap")]
+        found = [item for item in found if item.get("startedAt")]  # one may be only just made
+        return [item for item in found if item.get("phase") == "Succeeded"][1:] and found
 
     found = sorted(until(ended, 2 * MINUTE), key=lambda each: each["startedAt"])
-    incarnations = [(at(each["startedAt"]), at(each["finishedAt"] or "2099-01-01T00:00:00Z")) for each in found]
+    incarnations = [(at(item["startedAt"]), at(item["finishedAt"] or "2099-01-01T00:00:00Z")) for item in found]
     assert all(before[1] <= after[0] for before, after in itertools.pairwise(incarnations)), incarnations
     assert incarnations[1][0] - incarnations[0][0] >= 14, "those due in between were left out"
 
@@ -113,7 +113,7 @@ def test_start_and_end_hold(cluster, place, since):
     until(lambda: cluster.api.get(CRONS, place, "late").get("status", {}).get("phase") == "Stopped")
     assert of_cron(cluster, place, "late") == of_cron(cluster, place, "early") == []
     conditions = cluster.api.get(CRONS, place, "early").get("status", {}).get("conditions") or []
-    assert [each for each in conditions if each["type"].endswith("Error")] == [], "it was not due; it did not fail"
+    assert [item for item in conditions if item["type"].endswith("Error")] == [], "it was not due; it did not fail"
 
 
 def test_a_cron_job_submits_a_workflow_and_ends_as_it_does(cluster, place, since):
@@ -123,7 +123,7 @@ def test_a_cron_job_submits_a_workflow_and_ends_as_it_does(cluster, place, since
 
     *_, (job, workflows) = until(ended, 2 * MINUTE)
     assert condition(job) == ("Complete", "CompletionsReached")
-    assert [(each["metadata"]["name"], each["status"]["phase"]) for each in workflows] == [
+    assert [(item["metadata"]["name"], item["status"]["phase"]) for item in workflows] == [
         (job["metadata"]["name"], "Succeeded")
     ]
 
@@ -146,7 +146,7 @@ def test_a_workflow_goes_with_its_job(cluster, place, since):
 
     (job, _), *_ = until(owner, 2 * MINUTE)
     cluster.api.delete(JOBS, place, job["metadata"]["name"], job["metadata"]["uid"])
-    names = lambda: [each["metadata"]["name"] for each in cluster.api.list(WORKFLOWS, place)["items"]]  # noqa: E731
+    names = lambda: [item["metadata"]["name"] for item in cluster.api.list(WORKFLOWS, place)["items"]]  # noqa: E731
     until(lambda: job["metadata"]["name"] not in names())
 
 
@@ -180,18 +180,18 @@ def test_the_records_have_each_date_and_runs_by_hand_are_kept_apart(cluster, pla
     assert any(
         line.startswith("manual") and by_hand in line for line in schedules(place, "show", "between").splitlines()
     )
-    assert by_hand not in [each["metadata"]["name"] for each in of_cron(cluster, place, "between")]
+    assert by_hand not in [item["metadata"]["name"] for item in of_cron(cluster, place, "between")]
     assert "CronJob" in schedules(place)
 
 
 def test_a_manual_run_removes_earlier_ones_and_none_of_a_schedule(cluster, place, folder, since):
     file = workflow(folder, "overlap", "sleep 300")
     runs = until(lambda: of_cron(cluster, place, "overlap"), MINUTE)
-    scheduled = max((each["metadata"] for each in runs), key=lambda each: each["creationTimestamp"])
+    scheduled = max((run["metadata"] for run in runs), key=lambda each: each["creationTimestamp"])
     for name in ("first", "second"):
         code, _, err = tfsteps("submit", file, "--namespace", place, "--name", name, "--replace")
         assert code == 0, err
-    names = [each["metadata"]["name"] for each in cluster.api.list(WORKFLOWS, place)["items"]]
+    names = [item["metadata"]["name"] for item in cluster.api.list(WORKFLOWS, place)["items"]]
     assert ("second" in names, "first" in names, scheduled["name"] in names) == (True, False, True)
     cluster.api.delete(WORKFLOWS, place, "second", cluster.api.get(WORKFLOWS, place, "second")["metadata"]["uid"])
 

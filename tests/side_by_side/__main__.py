@@ -60,7 +60,7 @@ def _run(options: argparse.Namespace, arguments: list[str], expected: dict[str, 
     together, alone = suites(HERE, expected, cluster=options.cluster, arguments=arguments)
     if options.suite:
         together, alone = (
-            [each for each in part if {each.name, folder_of(each.name)} & set(options.suite)]
+            [item for item in part if {item.name, folder_of(item.name)} & set(options.suite)]
             for part in (together, alone)
         )
     run, began, busy = Run(together, alone, options.cores), time.monotonic(), _busy_seconds()

@@ -26,10 +26,10 @@ def report(done: list[Suite], reruns: list[Rerun], expected: dict[str, float], s
     by_time = sorted(done, key=lambda suite: -suite.took)
     tests, fixtures = _tests(by_time), _fixtures(by_time)
     flaky = [rerun for rerun in reruns if rerun.flaky]
-    rows = [{"suite": each.name, "seconds": round(each.took, 1), "cpu": round(each.cpu, 1)} for each in by_time]
+    rows = [{"suite": item.name, "seconds": round(item.took, 1), "cpu": round(item.cpu, 1)} for item in by_time]
     durations = {"seconds": seconds, "busy": busy, "suites": rows, "tests": tests, "fixtures": fixtures}
-    durations |= {"flaky": [each.test for each in flaky]}
-    durations |= {"expected": expected | {each.measured_as: round(each.took, 1) for each in done if each.measured}}
+    durations |= {"flaky": [item.test for item in flaky]}
+    durations |= {"expected": expected | {item.measured_as: round(item.took, 1) for item in done if item.measured}}
     (OUT / "durations.json").write_text(json.dumps(durations, indent=1))
     for suite in done:
         if suite.failed:

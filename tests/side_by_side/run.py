@@ -41,7 +41,7 @@ class Run:
         while (self._waiting or self._alone or self.running) and not self._signals:
             self._start()
             time.sleep(0.05)
-            for suite in [each for each in self.running if each.ended()]:
+            for suite in [item for item in self.running if item.ended()]:
                 self.running.remove(suite)
                 self.done.append(suite)
                 self.say(f"{suite.name} {suite.outcome} after {suite.took:.0f} s")
@@ -60,15 +60,15 @@ class Run:
             self.running.append(suite)
             return
         for suite in list(self._waiting):
-            busy = sum(each.cores for each in self.running)
+            busy = sum(item.cores for item in self.running)
             if self._may_start(suite) and (not self.running or busy + suite.cores <= self._cores):
                 self._waiting.remove(suite)
                 suite.start()
                 self.running.append(suite)
 
     def _may_start(self, suite: Suite) -> bool:
-        others = [*self.running, *(each for each in self._waiting if not each.disruptive)]
-        return not suite.disruptive or not any(each.cluster for each in others)
+        others = [*self.running, *(item for item in self._waiting if not item.disruptive)]
+        return not suite.disruptive or not any(other.cluster for other in others)
 
     def _stop(self) -> None:
         """End all that run: pytest cleans up for a minute; a second signal, or what is left then, is killed."""

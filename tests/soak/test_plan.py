@@ -33,6 +33,6 @@ def test_it_contains_everything():
 @pytest.mark.parametrize("job", JOBS[:40], ids=lambda job: job.run)
 def test_its_job_files_are_valid(job):
     parsed = spec.from_plain(job.job("image:1", "tensorboard:1"), "test", registry.options())
-    assert registry.get(job.system, namespace="soak").problems(parsed) == []
+    assert registry.get(job.system, namespace="soak").spec_problems(parsed) == []
     assert (parsed.tensorboard is not None) == job.tensorboard
     assert not parsed.tensorboard or parsed.tensorboard.idle == TENSORBOARD["idle"]

@@ -33,11 +33,11 @@ class Example:
 
     def pipelines(self):
         """Return the pipelines of Kubeflow that its code defines."""
-        return [each for each in self._names() if isinstance(each, GraphComponent)]
+        return [name for name in self._names() if isinstance(name, GraphComponent)]
 
     def workflows(self):
         """Return the Workflows of Hera that its code defines."""
-        return [each for each in self._names() if isinstance(each, Workflow)]
+        return [name for name in self._names() if isinstance(name, Workflow)]
 
     def _names(self):
         names = {}

@@ -11,17 +11,17 @@ from tfsteps import spec
 from tfsteps.runs.events import ReplicaState, State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.status import FailureSummary, Incarnation, ReplicaStatus, Status, Transition
-from tfsteps.runs.store import Attempt
+from tfsteps.runs.store import AttemptFolder
 
 START = 1_750_000_000.0
 MIB = 1 << 20
 
 
-def attempt_of(job: str, state: State, **fields) -> tuple[Attempt, Status]:
+def attempt_of(job: str, state: State, **fields) -> tuple[AttemptFolder, Status]:
     """Return the attempt of a job and its status, neither written yet but for job.json."""
     described = spec.parse(job)
     identity = Identity(run="k7c2m9x4qp", task=described.name, attempt=0, pipeline="mnist-nightly")
-    attempt = Attempt.of(identity)
+    attempt = AttemptFolder.of(identity)
     attempt.folder.mkdir(parents=True)
     (attempt.folder / "job.json").write_bytes(msgspec.json.encode(described))
     role, index = described.decisive_replica
@@ -70,13 +70,13 @@ def changes(*steps: tuple[float, str], reason: str = "", message: str = "") -> l
     return found
 
 
-def log(attempt: Attempt, *lines: tuple[float, str, bytes]) -> None:
+def log(attempt: AttemptFolder, *lines: tuple[float, str, bytes]) -> None:
     """Append (seconds since the creation, replica, text) to the log."""
     with attempt.log.open("ab") as file:
         file.writelines(log_line(START + at, replica, text) for at, replica, text in lines)
 
 
-def train_log(attempt: Attempt, replica: str, start: float, steps: int) -> None:
+def train_log(attempt: AttemptFolder, replica: str, start: float, steps: int) -> None:
     """Append what a training program prints."""
     head = [b"Connected to 4 tasks", b"Epoch 1/3"]
     body = [f"\x1b[32mstep {i}\x1b[0m  loss {2 * math.exp(-i / 40):.4f}".encode() for i in range(steps)]
@@ -109,7 +109,7 @@ outputs: {metrics: {loss: train/loss, accuracy: accuracy}}
 """
 
 
-def succeeded() -> Attempt:
+def succeeded() -> AttemptFolder:
     """Four replicas that train and an evaluator: all went well."""
     attempt, status = attempt_of(JOB, State.SUCCEEDED, started=START + 2.4, ended=START + 84.5)
     for place, replica in enumerate(status.replicas):
@@ -127,7 +127,7 @@ def succeeded() -> Attempt:
     return attempt
 
 
-def failed() -> Attempt:
+def failed() -> AttemptFolder:
     """Restarted twice together, then given up."""
     attempt, status = attempt_of(JOB, State.FAILED, started=START + 2.4, ended=START + 65.0)
     status.reason, status.message = "BackoffLimitExceeded", "worker-1 ended with exit code 1 after 2 of 2 restarts"
@@ -164,7 +164,7 @@ def failed() -> Attempt:
     return attempt
 
 
-def never_started() -> Attempt:
+def never_started() -> AttemptFolder:
     """Failed before any replica was there: no log, no event files."""
     job = "{name: mnist, command: [python, no.py], roles: {ps: {}, chief: {}, worker: {replicas: 2}}}"
     attempt, status = attempt_of(job, State.FAILED, ended=START + 0.2)
@@ -175,7 +175,7 @@ def never_started() -> Attempt:
     return attempt
 
 
-def many() -> Attempt:
+def many() -> AttemptFolder:
     """64 workers, one of them killed and started again."""
     job = (
         "{name: wide, command: [python, train.py], restart: on_failure, roles: {worker: {replicas: 64}, evaluator: {}}}"
@@ -193,7 +193,7 @@ def many() -> Attempt:
     return attempt
 
 
-def served() -> Attempt:
+def served() -> AttemptFolder:
     """Parameter servers, and a job that somebody stopped."""
     roles = "{ps: {replicas: 2}, chief: {}, worker: {replicas: 3}, evaluator: {}}"
     job = f"{{name: ctr, command: [python, ps.py], roles: {roles}}}"

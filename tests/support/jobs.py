@@ -37,8 +37,8 @@ class Watcher:
         self._act(f"state {status.state}")
 
     def lines(self, lines: LogLines) -> None:
-        for each in lines.texts:
-            text = f"[{lines.replica}] {each.decode(errors='backslashreplace')}"
+        for item in lines.texts:
+            text = f"[{lines.replica}] {item.decode(errors='backslashreplace')}"
             self.printed.append(text)
             self._act(text)
 

@@ -93,13 +93,13 @@ def delay(root: int, dice: random.Random, longest: float, *, pods: bool) -> Coun
     """Go on until `root` or this process is ended; return how many were late."""
     held, family, patience = Held(dice, longest), {root}, [1.0]
     try:
-        for each in born(patience):
+        for item in born(patience):
             patience[0] = held.release()
             if not Path(f"/proc/{root}").exists():
                 break
-            if each is None:
+            if item is None:
                 continue
-            event, parent, thread, process = each
+            event, parent, thread, process = item
             if event == _FORK and parent in family:
                 family.add(process)
                 if thread != process and dice.random() < _SHARE_OF_THREADS:

@@ -42,7 +42,7 @@ class Hai(Server):
         return [_job(task) for task in self.tasks if task["worker_status"] != "stopped"]
 
     def ever(self, task):
-        return [_job(each) for each in self.tasks if _launcher(each) == task]
+        return [_job(item) for item in self.tasks if _launcher(item) == task]
 
     def stopped_by(self):
         return [(actor, _job(task)) for actor, task in self._stopped]

@@ -20,8 +20,8 @@ _REPORTS = ("finalizer", "user")
 def problems(story: Story, w: World, *, transient: bool) -> list[str]:
     """Return each thing that is wrong after a run; `transient`: its fault must have changed nothing."""
     found = [*_healthy_jobs(w), *_asked_to_stop(w), *_owners(w)]
-    for each in w.launchers:
-        found += _words(w, each)
+    for launcher in w.launchers:
+        found += _words(w, launcher)
     if (refused := sum(server.refused for server in w.servers)) > _REFUSED:
         found.append(f"{refused} connections in an outage of {OUTAGE_SECONDS:.0f} s; {_REFUSED} are enough")
     found += _codes(story, w, transient=transient)
@@ -48,7 +48,7 @@ def _asked_to_stop(w):
         if task not in w.asked or job["metadata"]["uid"] in w.jobs.results:
             continue
         if not any(map(_says_so, w.launchers)):
-            ends = ", ".join(f"{each.actor} {each.code}: {each.message[:200]}" for each in w.launchers)
+            ends = ", ".join(f"{launcher.actor} {launcher.code}: {launcher.message[:200]}" for launcher in w.launchers)
             yield f"the job of {task} was to stop and is still there, and nobody says so ({ends})"
 
 
@@ -61,7 +61,7 @@ def _says_so(launched):
 
 def _owners(w):
     """Yield each job that nothing will remove, and nobody speaks of."""
-    said = " ".join(each.output for each in w.launchers)
+    said = " ".join(launcher.output for launcher in w.launchers)
     for job in w.jobs.jobs():
         if not w.jobs.owned(job) and "owner" not in said:
             yield f"the job of {w.task_of(job)} has no owner"
@@ -82,7 +82,7 @@ def _words(w, launched):
             yield f"{launched.actor} ended with 0, but its job has not succeeded: {said[:200]}"
         if code in (10, 11) and "failed" not in results:
             yield f"{launched.actor} ended with {code}, but its job has not failed: {said[:200]}"
-    sent = sum(each.actor == launched.actor for each in w.requests)
+    sent = sum(request.actor == launched.actor for request in w.requests)
     if sent > (most := _REQUESTS + _RATE * launched.took):
         yield f"{launched.actor} sent {sent} requests in {launched.took:.0f} s; {most:.0f} are enough"
 

@@ -70,5 +70,5 @@ def breaks():
 
 
 MUTANTS = {
-    each.__name__: each for each in (always_green, deletes, no_owner, never_pauses, keeps, all_siblings, folds, breaks)
+    item.__name__: item for item in (always_green, deletes, no_owner, never_pauses, keeps, all_siblings, folds, breaks)
 }

@@ -129,12 +129,12 @@ class Jobs(Operator):
                 and job["metadata"]["labels"]["tfsteps.dev/job"] == job["metadata"]["name"]]  # fmt: skip
 
     def pods(self, job):
-        uids = {job["metadata"]["uid"], *(each["metadata"]["uid"] for each in self._parts(job))}
+        uids = {job["metadata"]["uid"], *(part["metadata"]["uid"] for part in self._parts(job))}
         return [pod for pod in self.cluster.all("pods") if pod["metadata"].get("job") in uids]
 
     def _parts(self, job):
-        return [each for each in self.cluster.all("jobs") if job["metadata"]["uid"] in
-                [owner["uid"] for owner in each["metadata"].get("ownerReferences") or []]]  # fmt: skip
+        return [item for item in self.cluster.all("jobs") if job["metadata"]["uid"] in
+                [owner["uid"] for owner in item["metadata"].get("ownerReferences") or []]]  # fmt: skip
 
     def _start(self, job):
         if job["spec"].get("parallelism") == 0:  # a keeper
@@ -149,9 +149,9 @@ class Jobs(Operator):
         self.cluster.patch("jobs", name, {"status": {"startTime": _now(), "active": part["spec"]["completions"]}})
 
     def _mark(self, job, result):
-        for each in (job, *self._parts(job)):
+        for item in (job, *self._parts(job)):
             kinds = ("SuccessCriteriaMet", "Complete") if result == "succeeded" else ("FailureTarget", "Failed")
-            self._condition(each, *kinds)
+            self._condition(item, *kinds)
 
 
 class JobSets(Jobs):
@@ -171,14 +171,14 @@ class JobSets(Jobs):
             "uid": job["metadata"]["uid"],
             "controller": True,
         }
-        for each in job["spec"]["replicatedJobs"]:
+        for replicatedjob in job["spec"]["replicatedJobs"]:
             labels = {"jobset.sigs.k8s.io/jobset-name": name, "jobset.sigs.k8s.io/jobset-uid": job["metadata"]["uid"]}
-            spec = each["template"]["spec"]
+            spec = replicatedjob["template"]["spec"]
             template = {
                 **spec["template"],
                 "metadata": {"labels": {**spec["template"]["metadata"]["labels"], **labels}},
             }
-            meta = {"name": f"{name}-{each['name']}-0", "labels": labels, "ownerReferences": [owner]}
+            meta = {"name": f"{name}-{replicatedjob['name']}-0", "labels": labels, "ownerReferences": [owner]}
             part = self.cluster.put("jobs", {"metadata": meta, "spec": {**spec, "template": template}})
             self.start_part(part, job)
 

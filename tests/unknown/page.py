@@ -50,12 +50,12 @@ def page(results: Iterable[Result], every: int = 1) -> str:
     head = _HEAD.format(share=share, good=good, runs=len(results), slow=SLOW_SECONDS, outage=OUTAGE_SECONDS)
     rows = ["| story | " + " | ".join(ALL) + " |", "|---" * (len(ALL) + 1) + "|"]
     for name, story in STORIES.items():
-        cells = [_cell([each for each in results if (each.case.story, each.case.system) == (name, on)]) for on in ALL]
+        cells = [_cell([item for item in results if (item.case.story, item.case.system) == (name, on)]) for on in ALL]
         rows.append(f"| {name}: {story.about} | " + " | ".join(cells) + " |")
     return head + "\n".join(rows) + "\n"
 
 
 def _cell(results):
-    points = {each.case.point for each in results if each.case.point}
-    wrong = sum(bool(each.problems) for each in results)
+    points = {result.case.point for result in results if result.case.point}
+    wrong = sum(bool(result.problems) for result in results)
     return f"{len(points)}, {len(results)}" + (f" ({wrong} wrong)" if wrong else "") if results else ""

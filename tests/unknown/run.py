@@ -75,9 +75,9 @@ class Runner:
             async with world.open():
                 await story.play(world)
                 wrong = problems(story, world, transient=fault is None or fault.transient)
-                outputs = [f"--- {each.actor}: {each.code}\n{each.output}" for each in world.launchers]
-            points = list(dict.fromkeys(each.point for each in world.requests))
-            methods = {each.point: each.method for each in world.requests}
+                outputs = [f"--- {item.actor}: {item.code}\n{item.output}" for item in world.launchers]
+            points = list(dict.fromkeys(request.point for request in world.requests))
+            methods = {request.point: request.method for request in world.requests}
             met = any(server.met for server in world.servers)
             result = Result(case, wrong, points, methods, met, time.monotonic() - began, outputs)
         self.results.append(result)

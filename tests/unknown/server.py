@@ -101,8 +101,8 @@ class Connection:
         parts = asyncio.ensure_future(self._send_parts(answer.stream))
         _, waiting = await asyncio.wait([gone, parts], return_when=asyncio.FIRST_COMPLETED)
         answer.stream.close()
-        for each in waiting:
-            each.cancel()
+        for item in waiting:
+            item.cancel()
         self.writer.close()
         return False
 

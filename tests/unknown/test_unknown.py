@@ -22,8 +22,8 @@ def _name(scene):
 @pytest.fixture(scope="module")
 def results(request):
     """The results of the selected tests, by story and system: all run at once, because most of the time they wait."""
-    scenes = [each.callspec.params["scene"] for each in request.session.items if each.module is request.module
-              and "scene" in each.callspec.params]  # fmt: skip
+    scenes = [item.callspec.params["scene"] for item in request.session.items if item.module is request.module
+              and "scene" in item.callspec.params]  # fmt: skip
 
     async def run():
         runner = Runner()
@@ -43,7 +43,7 @@ def _chosen(scene):
 
 @pytest.mark.parametrize("scene", SCENES, ids=_name)
 def test_a_fault_at_a_request(scene, results):
-    wrong = [f"{each.case}: {'; '.join(each.problems)}" for each in results[scene] if each.problems]
+    wrong = [f"{result.case}: {'; '.join(result.problems)}" for result in results[scene] if result.problems]
     assert not wrong, "\n".join(wrong)
 
 

@@ -119,7 +119,7 @@ class World:
     @property
     def requests(self):
         """All that was asked, in order."""
-        return sorted((each for server in self.servers for each in server.requests), key=lambda each: each.at)
+        return sorted((request for server in self.servers for request in server.requests), key=lambda each: each.at)
 
     @contextlib.asynccontextmanager
     async def open(self):
@@ -130,9 +130,9 @@ class World:
         try:
             yield self
         finally:
-            for each in self.launchers:
-                each.signal(signal.SIGKILL)
-            await self.until(lambda: all(each.ended for each in self.launchers))
+            for item in self.launchers:
+                item.signal(signal.SIGKILL)
+            await self.until(lambda: all(item.ended for item in self.launchers))
             for server in self.servers:
                 await server.close()
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -206,9 +206,9 @@ class World:
 
     async def kill(self, *launchers):
         """Take launchers away without a word: their nodes are lost."""
-        for each in launchers:
-            each.signal(signal.SIGKILL)
-            self.cluster.remove("pods", each.pod)
+        for item in launchers:
+            item.signal(signal.SIGKILL)
+            self.cluster.remove("pods", item.pod)
         await self.ended(*launchers)
 
     def stop(self, launched):
@@ -219,9 +219,9 @@ class World:
     def terminate(self):
         """Terminate the Workflow as a user does; the engine then sends SIGTERM to its steps."""
         self.cluster.patch("workflows", WORKFLOW, {"spec": {"shutdown": "Terminate"}})
-        self.asked |= {self.task(each) for each in self.launchers}
-        for each in self.launchers:
-            each.signal(signal.SIGTERM)
+        self.asked |= {self.task(item) for item in self.launchers}
+        for item in self.launchers:
+            item.signal(signal.SIGTERM)
 
     @staticmethod
     def task(launched):
@@ -233,7 +233,7 @@ class World:
         """Wait until a condition holds, or all of `launchers` have ended; tell whether it holds."""
         end = time.monotonic() + LONGEST_SECONDS
         while not (holds := condition()) and time.monotonic() < end:
-            if launchers and all(each.ended for each in launchers):
+            if launchers and all(item.ended for item in launchers):
                 return bool(condition())
             await asyncio.sleep(_POLL_SECONDS)
         return bool(holds)
@@ -241,14 +241,14 @@ class World:
     async def ended(self, *launchers):
         """Wait until the launchers have ended."""
         await self.until(lambda: False, *launchers)
-        for each in launchers:
-            if not each.ended:
-                each.signal(signal.SIGKILL)
-                await self.until(lambda each=each: each.ended)
+        for item in launchers:
+            if not item.ended:
+                item.signal(signal.SIGKILL)
+                await self.until(lambda item=item: item.ended)
 
     def asked_for(self, launched, kind, number=1):
         """Tell whether a launcher has sent as many requests of a kind."""
-        found = [each for each in self.requests if each.actor == launched.actor and each.point.kind == kind]
+        found = [request for request in self.requests if request.actor == launched.actor and request.point.kind == kind]
         return len(found) >= number
 
     def follows(self, launched):

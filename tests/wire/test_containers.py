@@ -18,10 +18,10 @@ from tfsteps.launcher.log_writer import LogWriter
 from tfsteps.launcher.printer import Printer
 from tfsteps.launcher.recorder import Recorder
 from tfsteps.report import logs as report
-from tfsteps.runs.events import JobChanged, LogLines, Replica
+from tfsteps.runs.events import JobChanged, LogLines, ReplicaName
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.status import ReplicaStatus, Status
-from tfsteps.runs.store import Attempt
+from tfsteps.runs.store import AttemptFolder
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.follow import pod_logs
 from tfsteps.systems.kubernetes.follow.job import KubernetesJob
@@ -64,7 +64,7 @@ def follow(item, end, logs):
             return events(1.0, ("MODIFIED", tfjob(end))) if watched else listed(tfjob("Running"))
         return events() if watched else listed(item)
 
-    attempt = Attempt.of(Identity(run="r", task="t"))
+    attempt = AttemptFolder.of(Identity(run="r", task="t"))
     attempt.folder.mkdir(parents=True)
     status = Status(
         identity=Identity(run="r", task="t"),
@@ -77,7 +77,7 @@ def follow(item, end, logs):
         recorder = Recorder(status, attempt, book, [Printer(out)])
         for event in KubernetesJob(Api(server.access()), TFJob(), tfjob(), JOB, None).events():
             seen.append(event)
-            recorder.see(event)
+            recorder.apply(event)
     assert isinstance(seen[-1], JobChanged)
     status.failure = failure_summary(status, recorder.logbook.last_lines, str(seen[-1].replica or ""))
     return status, out.getvalue().splitlines(), attempt, seen
@@ -175,8 +175,8 @@ def test_lines_of_a_replica_are_chosen_with_those_of_its_other_containers():
 
 
 def test_the_log_file_names_the_container():
-    path = pathlib.Path(Attempt.of(Identity(run="r", task="t")).folder)
+    path = pathlib.Path(AttemptFolder.of(Identity(run="r", task="t")).folder)
     path.mkdir(parents=True)
     with contextlib.closing(LogWriter(path / "log")) as book:
-        book.write(LogLines(0.0, Replica("worker", 0), [b"text"], container="init-data"))
+        book.write(LogLines(0.0, ReplicaName("worker", 0), [b"text"], container="init-data"))
     assert re.fullmatch(rb"\S+ worker-0/init-data text\n", (path / "log").read_bytes())

@@ -102,8 +102,8 @@ def test_the_job_and_its_pods_have_the_labels_of_cube_studio(program):
         assert labels["tfsteps.dev/run-id"] == VARIABLES["KFJ_RUN_ID"]
         assert labels["tfsteps.dev/task"] == "tf-train"
     assert [owner["uid"] for owner in job["metadata"]["ownerReferences"]] == ["w"], "it ends with its Workflow"
-    assert not [each for each in asked if each.method == "DELETE"], "nothing of another task is deleted"
-    selectors = [each.query.get("labelSelector", "") for each in asked if each.path.endswith("/tfjobs")]
+    assert not [item for item in asked if item.method == "DELETE"], "nothing of another task is deleted"
+    selectors = [item.query.get("labelSelector", "") for item in asked if item.path.endswith("/tfjobs")]
     assert all("tfsteps.dev/task=tf-train" in text for text in selectors if "run-id" in text), selectors
 
 

@@ -205,7 +205,7 @@ def test_time_in_which_a_job_is_paused_or_suspended_by_its_queue_counts_for_tota
 
     status = follow(cluster, dict.fromkeys(("queue", "pending", "running", "no_progress"), "3s"), meanwhile)
     assert (status.state, cluster.deleted.is_set()) == (State.SUCCEEDED, False), status.message
-    assert state in [each.state for each in status.transitions]
+    assert state in [transition.state for transition in status.transitions]
     status = follow(Suspended(queue), {"total": "2s"}, lambda _server: None)
     assert status.message.startswith("Deadline `total` passed after 2s."), status.message
 
@@ -257,7 +257,7 @@ def test_a_new_job_has_no_age():
 def test_an_unfinished_line_is_reported_and_ticks_continue_during_a_flood_of_lines():
     stamp = stamped(time.time()).encode()
     flood = [b"".join(stamp + b" line %d\n" % number for number in range(part, part + 50)) for part in range(200)]
-    paced = [each for part in flood for each in (part, 0.02)]
+    paced = [item for part in flood for item in (part, 0.02)]
     cluster = Cluster(log=[*paced, stamp + b"  1%\r 45%"])
     ticks = 0
     with serve(cluster.script) as server:
@@ -289,5 +289,5 @@ def test_a_job_that_stays_pending_is_reported_and_goes_on(follow, monkeypatch):
 
     status = follow(cluster, {}, wait)
     assert status.state is State.SUCCEEDED
-    told = [(each.state, each.message) for each in status.transitions if "Still pending after 1s" in each.message]
+    told = [(item.state, item.message) for item in status.transitions if "Still pending after 1s" in item.message]
     assert [state for state, _ in told] == [State.PENDING]

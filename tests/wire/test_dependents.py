@@ -39,7 +39,7 @@ def asked(script, act):
             act(Api(server.access(), patience=0))
         except (ApiError, LaunchError) as raised:
             error = raised
-        return error, [(each.method, each.path, each.body) for each in server.asked]
+        return error, [(item.method, item.path, item.body) for item in server.asked]
 
 
 def completed(script):

@@ -61,8 +61,8 @@ def cluster(served, broken=types.MappingProxyType({}), denied=(), holders=()):
             return broken[path]
         if not path:
             groups = {}
-            for each in served:
-                groups.setdefault(each.partition("/")[0], []).append({"groupVersion": each, "version": each[-2:]})
+            for item in served:
+                groups.setdefault(item.partition("/")[0], []).append({"groupVersion": item, "version": item[-2:]})
             listed = [{"name": name, "versions": versions} for name, versions in groups.items()]
             return Answer(body={"kind": "APIGroupList", "groups": listed})
         if path in served:

@@ -86,7 +86,7 @@ def clean_up(
         if node:
             system._host = finalizer(api, node)
         removed = system.clean_up(WHO, scope, on_end)
-        return removed, deleted, [each.query["labelSelector"] for each in server.asked if each.path == JOBS]
+        return removed, deleted, [item.query["labelSelector"] for item in server.asked if item.path == JOBS]
 
 
 @pytest.mark.parametrize(

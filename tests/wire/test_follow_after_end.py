@@ -19,7 +19,7 @@ from tfsteps.launcher.recorder import Recorder
 from tfsteps.runs.events import LogLines, ReplicaState, State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.status import ReplicaStatus, Status
-from tfsteps.runs.store import Attempt
+from tfsteps.runs.store import AttemptFolder
 from tfsteps.systems.jobs.job import IndexedJobs
 from tfsteps.systems.jobs.render import JOB as JOB_LABEL
 from tfsteps.systems.kubeflow.tfjob import TFJob
@@ -110,7 +110,7 @@ def first_look(kind, item, pods, logs=(), *, refuse=0, gone=False):
         return listed(item)
 
     who = Identity(run="r", task="t")
-    attempt = Attempt.of(who)
+    attempt = AttemptFolder.of(who)
     attempt.folder.mkdir(parents=True)
     replicas = [ReplicaStatus(role="worker", index=i) for i in range(2)]
     seen, recorded = [], Status(identity=who, job="job", system=kind.name, replicas=replicas)
@@ -119,7 +119,7 @@ def first_look(kind, item, pods, logs=(), *, refuse=0, gone=False):
         recorder = Recorder(recorded, attempt, book, [Printer(io.StringIO())])
         for event in KubernetesJob(Api(server.access()), kind, known, JOB, None).events():
             seen.append(event)
-            recorder.see(event)
+            recorder.apply(event)
         final = seen[-1]
         if final.state in (State.FAILED, State.LOST):
             recorded.failure = failure_summary(recorded, book.last_lines, str(final.replica or ""))
@@ -224,7 +224,7 @@ def test_a_replica_that_failed_before_the_first_look(name, code, reason, pods):
     recorded, seen = first_look(TFJob(), item, pods)
     assert facts(recorded) == facts(shown(TFJob(), item, pods))
     assert (str(seen[-1].replica), recorded.failure.replica, recorded.failure.exit_code) == (name, name, code)
-    blamed = next(each for each in recorded.replicas if each.name == name)
+    blamed = next(entry for entry in recorded.replicas if entry.name == name)
     assert (blamed.incarnations[-1].exit_code, blamed.incarnations[-1].reason) == (code, reason)
     assert recorded.message == SAID
     assert recorded.ended == epoch(30)
@@ -233,7 +233,7 @@ def test_a_replica_that_failed_before_the_first_look(name, code, reason, pods):
 def test_its_times_are_those_of_its_container():
     pods = BLAMED["an exit code"][-1]
     recorded, _ = first_look(TFJob(), ended_job("Failed"), pods)
-    incarnations = [incarnation for each in recorded.replicas for incarnation in each.incarnations]
+    incarnations = [incarnation for item in recorded.replicas for incarnation in item.incarnations]
     assert [(incarnation.started, incarnation.ended) for incarnation in incarnations] == [
         (epoch(2), epoch(9)),
         (epoch(2), epoch(8)),
@@ -271,7 +271,7 @@ def test_a_replica_that_the_operator_deleted_because_of_the_failure_is_stopped()
     recorded, _ = first_look(
         TFJob(), ended_job("Failed"), BLAMED["in the same second, not the one that was being deleted"][-1]
     )
-    assert [each.state for each in recorded.replicas] == [ReplicaState.STOPPED, ReplicaState.FAILED]
+    assert [item.state for item in recorded.replicas] == [ReplicaState.STOPPED, ReplicaState.FAILED]
 
 
 # --- the message
@@ -346,7 +346,7 @@ def test_a_job_that_succeeded_before_the_first_look(pods):
     recorded, _ = first_look(TFJob(), item, pods)
     assert facts(recorded) == facts(shown(TFJob(), item, pods))
     state = ReplicaState.SUCCEEDED if pods else ReplicaState.UNKNOWN
-    assert [each.state for each in recorded.replicas] == [state] * 2
+    assert [entry.state for entry in recorded.replicas] == [state] * 2
     assert (recorded.state, recorded.ended) == (State.SUCCEEDED, epoch(30))
     assert recorded.started == (epoch(3) if pods else None)
 
@@ -357,15 +357,15 @@ def test_a_job_whose_pods_its_launcher_has_deleted_after_noting_their_states():
     item["metadata"] = {**item["metadata"], "annotations": annotations}
     recorded, _ = first_look(TFJob(), item, [])
     assert facts(recorded) == facts(shown(TFJob(), item, []))
-    assert [each.state for each in recorded.replicas] == [ReplicaState.SUCCEEDED, ReplicaState.STOPPED]
-    assert [each.incarnations for each in recorded.replicas] == [[], []], "their times are not known"
+    assert [entry.state for entry in recorded.replicas] == [ReplicaState.SUCCEEDED, ReplicaState.STOPPED]
+    assert [entry.incarnations for entry in recorded.replicas] == [[], []], "their times are not known"
 
 
 def test_a_job_that_was_deleted_before_the_first_look():
     began = time.time()
     recorded, _ = first_look(TFJob(), ended_job("Failed"), [], gone=True)
     assert (recorded.state, recorded.reason) == (State.LOST, "Deleted")
-    assert [each.state for each in recorded.replicas] == [ReplicaState.UNKNOWN] * 2
+    assert [item.state for item in recorded.replicas] == [ReplicaState.UNKNOWN] * 2
     assert recorded.ended >= began
 
 

@@ -6,7 +6,7 @@ from tests.wire.scripted import Answer, serve
 from tfsteps.kube.credentials import Access
 from tfsteps.platforms.hai.client import Client
 from tfsteps.platforms.hai.job import HaiJob
-from tfsteps.runs.events import JobChanged, Replica, State
+from tfsteps.runs.events import JobChanged, ReplicaName, State
 from tfsteps.systems.base import LaunchError
 
 TASK = {"chain_id": "c", "nb_name": "job", "id": 1, "id_list": [1], "tags": [], "stop_code": 1}
@@ -32,7 +32,7 @@ def follow(answers, changes=None):
     with serve(script) as server:
         url = f"http://127.0.0.1:{server.server_port}"
         client = Client(Access(server=url, namespace="", tls=None, token=lambda _: "t", name="HAI"))
-        job = HaiJob(client, [Replica("worker", 0)], name="job", chain_id="c", created=0.0)
+        job = HaiJob(client, [ReplicaName("worker", 0)], name="job", chain_id="c", created=0.0)
         for event in job.events():
             changes += [event] if isinstance(event, JobChanged) else []
         return changes

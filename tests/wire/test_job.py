@@ -70,9 +70,9 @@ def rest_of_log(printed, query):
 
 def ends(seen):
     return [
-        (each.state, each.reason)
-        for each in seen
-        if isinstance(each, ReplicaChanged) and each.state is not ReplicaState.RUNNING
+        (item.state, item.reason)
+        for item in seen
+        if isinstance(item, ReplicaChanged) and item.state is not ReplicaState.RUNNING
     ]
 
 
@@ -103,7 +103,7 @@ def test_a_pod_whose_eviction_failed_the_job_before_it_ended():
         pods_at_the_end=[evicting()],
     )
     assert ends(seen) == [(ReplicaState.FAILED, "EvictionByEvictionAPI")]
-    assert next(each.exit_code for each in seen if isinstance(each, ReplicaChanged) and each.exit_code) == 143
+    assert next(item.exit_code for item in seen if isinstance(item, ReplicaChanged) and item.exit_code) == 143
 
 
 def test_a_pod_whose_eviction_failed_the_job_and_that_does_not_end(monkeypatch):
@@ -145,7 +145,7 @@ def test_the_states_of_the_replicas_are_noted_before_their_pods_are_deleted():
 
 
 def lines(seen):
-    return [text.decode() for each in seen if isinstance(each, LogLines) for text in each.texts]
+    return [text.decode() for item in seen if isinstance(item, LogLines) for text in item.texts]
 
 
 def test_the_log_of_a_replica_that_has_ended_is_read_as_long_as_it_comes(monkeypatch):

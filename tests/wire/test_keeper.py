@@ -112,8 +112,8 @@ def stopped(cluster, cause=Cause.CANCELLED, *, then=(), **fields):
     """Stop a job as a signal does, and `then` again; return its last event, or why it was left."""
     with serve(cluster) as server:
         job = follower(server, **fields)
-        for each in (cause, *then):
-            job.stop(each)
+        for item in (cause, *then):
+            job.stop(item)
         try:
             return [event for event in job.events() if isinstance(event, JobChanged)][-1]
         except LaunchError as error:

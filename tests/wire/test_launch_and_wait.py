@@ -18,7 +18,7 @@ from tfsteps.runs.events import State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.status import ReplicaStatus, Status
 from tfsteps.systems import kubeflow
-from tfsteps.systems.base import LaunchError, Note
+from tfsteps.systems.base import JobNote, LaunchError
 from tfsteps.systems.kubernetes import system as kubernetes
 
 JOB = spec.from_plain({"name": "job", "image": "trainer:1", "roles": {"worker": {}}})
@@ -36,7 +36,7 @@ def talk(monkeypatch):
             monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
             monkeypatch.setattr(access, "find", lambda _context: server.access())
             result = act(kubeflow.PLUGIN.system())
-            return result, [(each.method, "watch" in each.query) for each in server.asked if "tfjobs" in each.path]
+            return result, [(item.method, "watch" in item.query) for item in server.asked if "tfjobs" in item.path]
 
     return run
 
@@ -74,7 +74,7 @@ def test_begin_creates_and_follows_nothing(talk):
     status, asked = talk(api_server([]), lambda system: begin(JOB, WHO, system, base_dir=HERE))
     assert (status.state, status.uid, status.namespace) == (State.PENDING, "u1", "ns")
     assert status.job == WHO.job_name("job", 54)
-    assert [each for each in asked if each[0] == "POST"] == [("POST", False)] * 2, "a dry run, and the job"
+    assert [item for item in asked if item[0] == "POST"] == [("POST", False)] * 2, "a dry run, and the job"
     assert ("GET", True) not in asked
     assert asked[-1] == ("PATCH", False), "left for a wait step"
     assert ("DELETE", False) not in asked
@@ -128,6 +128,6 @@ def test_the_last_note_of_a_step_is_not_waited_for_long(answer, where, monkeypat
         vars(on).update({"_client": Client(server.access())} if where == "hai" else {})
         began = time.monotonic()
         with pytest.raises(LaunchError, match=r"could not be (annotated|tagged) as reported"):
-            on.note(JOB, "job", "u1", Note.REPORTED)
+            on.note(JOB, "job", "u1", JobNote.REPORTED)
         server.hanging.set()
     assert time.monotonic() - began < 5

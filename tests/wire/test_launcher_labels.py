@@ -12,7 +12,7 @@ from tests.wire.scripted import Answer, refusal, serve
 from tfsteps.engines.argo import template
 from tfsteps.engines.argo.interface import interfaces
 from tfsteps.kube.client import Api
-from tfsteps.runs.events import Replica
+from tfsteps.runs.events import ReplicaName
 from tfsteps.runs.identity import MANAGED_BY, Identity
 from tfsteps.systems import registry
 from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
@@ -68,7 +68,7 @@ def test_neither_a_launcher_nor_a_template_has_the_label_that_selects_jobs():
 @pytest.mark.parametrize("kind", registry.kinds(), ids=lambda kind: kind.name)
 def test_no_job_system_takes_a_launcher_for_a_replica(kind):
     meta = {"name": "wf-train-1", "namespace": "ns", "uid": "p", "labels": {**ADDED, "tfsteps.dev/step": "train"}}
-    assert kind.replica(meta, [Replica("worker", 0)]) is None
+    assert kind.replica(meta, [ReplicaName("worker", 0)]) is None
     selected = dict(part.split("=") for part in kind.selector("mnist-abc").split(","))
     assert not selected.items() <= meta["labels"].items()
 

@@ -18,7 +18,7 @@ from tfsteps.kube.credentials import AccessError
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.watch import Changed, Listed
 from tfsteps.steps import job_step
-from tfsteps.systems.base import Note
+from tfsteps.systems.base import JobNote
 from tfsteps.systems.kubernetes.cleanup.retention import LAUNCHER
 from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
 
@@ -233,7 +233,7 @@ FOLLOWED = {  # what Argo sees of the node, labels, node, strategy: whether anot
 def test_whether_another_pod_follows(phase, labels, node, strategy, expected):
     annotations = {"workflows.argoproj.io/node-name": node, "workflows.argoproj.io/node-id": "wf-1"}
     own = {"metadata": {**POD["metadata"], "labels": labels, "annotations": annotations}}
-    levels = {each.node: {"name": each.node, "phase": phase, "templateName": "fit"} for each in tries(node)}
+    levels = {item.node: {"name": item.node, "phase": phase, "templateName": "fit"} for item in tries(node)}
     flow = workflow(templates=[{"name": "fit", **({"retryStrategy": strategy} if strategy else {})}])
     flow["status"] = {"nodes": {**levels, "wf-1": {"name": node, "phase": phase, "templateName": "fit"}}}
     with serve(of_workflow(listed(flow))) as server:
@@ -330,7 +330,7 @@ def test_a_job_system_in_a_pod_finds_its_pipeline(make, monkeypatch):
         monkeypatch.setattr(access, "find", lambda _context: server.access())
         monkeypatch.setattr(job_step, "_fitting", lambda _cluster: "kubeflow")
         system = make()
-        system.note(spec.from_plain({"name": "a", "roles": {"worker": {}}}), "a", "u", Note.FOLLOWED)
+        system.note(spec.from_plain({"name": "a", "roles": {"worker": {}}}), "a", "u", JobNote.FOLLOWED)
         (change,) = [asked.body["metadata"] for asked in server.asked if asked.method == "PATCH"]
         assert change["annotations"][LAUNCHER] == "wf.fit"
         system.give_up()

@@ -135,7 +135,7 @@ def node(lines, cuts=(), lost=0):
             next(cuts, None),
             asked.query.get("sinceTime", "")[:19].encode(),
         )  # in seconds, as the kubelet has it
-        there = [each for each in lines[next(begins) : cut] if each[:19] >= start]
+        there = [item for item in lines[next(begins) : cut] if item[:19] >= start]
         return Answer(parts=[b"".join(there)] if cut is None else [b"".join(there), "reset"], body=b"")
 
     return script
@@ -159,7 +159,7 @@ def test_after_a_cut_no_line_is_lost_or_doubled(lines, cuts):
     with reading(node(lines, cuts)) as (_, found, log):
         log.tell(0, ended=True)
         until(lambda: found.closed)
-        assert found.texts == [each[len(line(1, "")) - 1 : -1] for each in lines]
+        assert found.texts == [item[len(line(1, "")) - 1 : -1] for item in lines]
 
 
 EQUAL = [line(1, "start"), *[line(1, "retry", "500000000")] * 6, line(2, "end")]
@@ -172,7 +172,7 @@ def test_equal_lines_with_one_time_come_after_a_cut(lines, cut):
     with reading(node(lines, [cut])) as (_, found, log):
         log.tell(0, ended=True)
         until(lambda: found.closed)
-        assert found.texts == [each[len(line(1, "")) - 1 : -1] for each in lines]
+        assert found.texts == [item[len(line(1, "")) - 1 : -1] for item in lines]
 
 
 @pytest.mark.parametrize("lost", [1, 2, 3])
@@ -476,5 +476,5 @@ def test_a_log_is_read_since_a_time_and_then_from_its_position():
         first, again = ([*logs.read_log(api, "ns", "p", "c", position, since=since)] for _ in range(2))
     assert [lines.texts for lines in first] == [[b"two"]]
     assert again == []
-    asked = [each.query["sinceTime"] for each in server.asked]
+    asked = [item.query["sinceTime"] for item in server.asked]
     assert asked == ["2026-11-21T08:00:02Z", "2026-11-21T08:00:03Z"]

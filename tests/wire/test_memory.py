@@ -17,7 +17,7 @@ from tfsteps.launcher.recorder import Recorder
 from tfsteps.runs.events import JobChanged, State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.status import Status
-from tfsteps.runs.store import Attempt
+from tfsteps.runs.store import AttemptFolder
 
 MIB = 1 << 20
 LINES = 30
@@ -98,7 +98,7 @@ def test_a_job_that_prints_little_takes_19_mib_of_its_own(tmp_path):
 
 def test_thousands_of_messages_write_little(tmp_path):
     status = Status(identity=Identity(run="r", task="t"), job="j", system="kubeflow")
-    attempt = Attempt(tmp_path)
+    attempt = AttemptFolder(tmp_path)
     attempt.claim().close()
     written = []
     attempt.write = lambda status: written.append(len(msgspec.json.encode(status)))
@@ -106,7 +106,7 @@ def test_thousands_of_messages_write_little(tmp_path):
     recorder = Recorder(status, attempt, logbook, [])
     for number in range(12_000):
         message = f"0/{number} nodes are available: insufficient nvidia.com/gpu"
-        recorder.see(JobChanged(at=number, state=State.PENDING, reason="Unschedulable", message=message))
+        recorder.apply(JobChanged(at=number, state=State.PENDING, reason="Unschedulable", message=message))
     logbook.close()
     assert recorder.status.message == message
     assert sum(written) < 20 * MIB

@@ -17,7 +17,7 @@ from tfsteps.runs.identity import Identity
 from tfsteps.runs.location import Location
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.systems import registry
-from tfsteps.systems.kubernetes.query.runs import Job, Runs
+from tfsteps.systems.kubernetes.query.runs import ClusterJob, ClusterRuns
 from tfsteps.systems.kubernetes.query.status import status
 from tfsteps.systems.kubernetes.tensorboard_link import TensorBoardLink
 from tfsteps.systems.pipeline import Origin
@@ -85,8 +85,8 @@ def backend(api):
     described = spec.from_plain(JOB, "test", registry.options())
     item = kind.render(described, Identity(run="r", task="fit"), places, "ns").manifest
     item["metadata"] |= {"uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}
-    made = Backend(Runs(api, [kind], "ns", lambda *_: Origin("fit", "")), Place(Location.KUBERNETES))
-    made.job = Job(kind, item, [], status(kind, item, [], 0.0, "fit"), "")
+    made = Backend(ClusterRuns(api, [kind], "ns", lambda *_: Origin("fit", "")), Place(Location.KUBERNETES))
+    made.job = ClusterJob(kind, item, [], status(kind, item, [], 0.0, "fit"), "")
     return made
 
 

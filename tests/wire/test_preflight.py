@@ -314,9 +314,9 @@ def test_a_permission_that_no_rule_lists_may_still_be_granted(monkeypatch):
     allowed = Answer(201, {"status": {"allowed": True}})
     with serve(lambda asked: allowed if asked.path == ACCESS else cluster(asked)) as server:
         start(server, monkeypatch)
-        asked = [each.body["spec"]["resourceAttributes"] for each in server.asked if each.path == ACCESS]
-    assert [each["verb"] for each in asked] == ["get", "create", "list", "watch", "patch", "delete"]
-    assert {(each["namespace"], each["group"], each["resource"]) for each in asked} == {
+        asked = [item.body["spec"]["resourceAttributes"] for item in server.asked if item.path == ACCESS]
+    assert [item["verb"] for item in asked] == ["get", "create", "list", "watch", "patch", "delete"]
+    assert {(item["namespace"], item["group"], item["resource"]) for item in asked} == {
         ("ns", "kubeflow.org", "tfjobs")
     }
 

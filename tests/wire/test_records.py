@@ -100,7 +100,7 @@ def namespace(config=None, secret=None, fault=None):
 
 def settings(**objects):
     with serve(namespace(**objects)) as server:
-        return record_settings.of_namespace(Api(server.access(), 0.3), "ns"), [each.path for each in server.asked]
+        return record_settings.of_namespace(Api(server.access(), 0.3), "ns"), [item.path for item in server.asked]
 
 
 def test_a_namespace_says_where_and_with_which_credentials(monkeypatch):

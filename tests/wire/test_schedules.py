@@ -11,7 +11,7 @@ from tests.unit.cli.command import said, tfsteps
 from tests.unit.cli.jobs_on_cluster import write_kubeconfig
 from tests.wire.scripted import Answer, refusal, serve
 from tfsteps.schedule import argo, cronjob, from_plain, janitor
-from tfsteps.schedule.rules import Record, State, when
+from tfsteps.schedule.rules import DateRecord, RuleState, when
 from tfsteps.schedule.types import utc
 
 NOW = int(dt.datetime.now(dt.UTC).timestamp()) // 3600 * 3600
@@ -77,8 +77,8 @@ class Objects:
         }
         ruled = stored(janitor.config_map(RULED, WORKFLOW, "ruled"), "uid-ruled")
         date = NOW - 2 * 3600
-        records = (Record(date - 3600, "missed"), Record(date, "sent", "uid-ruled-run"))
-        state = State(decided_to=date, when=when(RULED), records=records)
+        records = (DateRecord(date - 3600, "missed"), DateRecord(date, "sent", "uid-ruled-run"))
+        state = RuleState(decided_to=date, when=when(RULED), records=records)
         ruled["metadata"]["annotations"] = {**MARK, janitor.STATE: msgspec.json.encode(state).decode()}
         self.by_kind["configmaps"].append(ruled)
         failed = run(f"ruled-{date}", 2, "Failed", owner="uid-ruled")
@@ -175,9 +175,9 @@ def test_the_records_have_every_date_and_say_which_have_no_run(objects):
     code, out, err = tfsteps("schedules", "show", "hourly", "--output", "json")
     assert (code, err) == (0, "")
     records = [
-        (each["planned"] and int(dt.datetime.fromisoformat(each["planned"]).timestamp() - NOW) // 3600, *rest)
-        for each in json.loads(out)["records"]
-        for rest in [(each["run"], each["outcome"], each["manual"])]
+        (item["planned"] and int(dt.datetime.fromisoformat(item["planned"]).timestamp() - NOW) // 3600, *rest)
+        for item in json.loads(out)["records"]
+        for rest in [(item["run"], item["outcome"], item["manual"])]
     ]
     assert [record for record in records if not (record[0] and record[0] > 0)] == [
         (0, "", "unknown", False),

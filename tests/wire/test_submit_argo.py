@@ -260,7 +260,7 @@ def test_whatever_pods_name_and_is_missing_is_reported(store, workflow, command)
     store.objects["secrets", "here"] = {"kind": "Secret", "metadata": {"name": "here"}}
     code, _, err = tfsteps(command[0], workflow, *command[1:])
     expected = [] if command == ("lint",) else WITHOUT
-    found = [each for each in WITHOUT if f"{each} is missing on test: " in err]
+    found = [item for item in WITHOUT if f"{item} is missing on test: " in err]
     assert (code, found, err.count("is missing")) == (0, expected, len(expected)), err
     assert err.count("pods that run as it are refused") == err.count("ServiceAccount")
 

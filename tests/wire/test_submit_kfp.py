@@ -151,7 +151,7 @@ def test_a_changed_recurring_run_does_not_catch_up_what_the_one_before_ran(progr
     assert submitted(first, program, "--schedule", file)[0] == 0
     second.recurring = [recurring(first, "ENABLED")]
     assert submitted(second, program, "--schedule", file, "-p", "n=3", "--yes")[0] == 0
-    starts = [each.created["recurringruns"]["trigger"]["cron_schedule"]["start_time"] for each in (first, second)]
+    starts = [item.created["recurringruns"]["trigger"]["cron_schedule"]["start_time"] for item in (first, second)]
     assert starts[0] < "2026-01-02" < starts[1]
 
 
@@ -345,11 +345,11 @@ def test_whatever_pods_name_and_is_missing_is_reported(tmp_path, monkeypatch, co
     expected = ["ConfigMap team/settings", "Secret team/files", "Secret team/token"]
     expected += ["ServiceAccount team/runner"] if command == "submit" else []
     missing = [
-        each.partition(" is missing on test: ")[0].rpartition("warning: ")[2]
-        for each in err.splitlines()
-        if "is missing" in each
+        line.partition(" is missing on test: ")[0].rpartition("warning: ")[2]
+        for line in err.splitlines()
+        if "is missing" in line
     ]
-    assert sorted(each.rpartition(": ")[2] for each in missing) == expected, err
+    assert sorted(item.rpartition(": ")[2] for item in missing) == expected, err
 
 
 ARGUED = """

@@ -79,7 +79,7 @@ def test_a_workflow_of_somebody_else_is_left_alone(run):
     there = Answer(body={"metadata": {**META, "ownerReferences": [{"uid": "j-2"}]}})
     code, lines, asked = run(refusal(409, "AlreadyExists"), got=there)
     assert (code, lines) == (2, [f"a Workflow {JOB} already exists in ns; delete it or choose another name"])
-    assert {each.method for each in asked} == {"POST", "GET"}
+    assert {item.method for item in asked} == {"POST", "GET"}
 
 
 @pytest.mark.parametrize(

@@ -16,13 +16,15 @@ from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.systems import registry
 from tfsteps.systems.kubernetes.follow.tensorboard import JobTensorBoard
 from tfsteps.systems.kubernetes.tensorboard import start as starting
-from tfsteps.systems.kubernetes.tensorboard.request import SETTINGS, URL, Settings, TensorBoardRequest
+from tfsteps.systems.kubernetes.tensorboard.request import SETTINGS, URL, TensorBoardRequest, TensorBoardSettings
 from tfsteps.tensorboard.address import PUBLIC_URL
 
 JOBS = "/apis/batch/v1/namespaces/ns/jobs"
 SERVICES = "/api/v1/namespaces/ns/services"
 REQUEST = TensorBoardRequest(
-    namespace="ns", labels={"tfsteps.dev/run-id": "r"}, settings=Settings(log_dirs={"": "s3://bucket/r"}, total=1000.0)
+    namespace="ns",
+    labels={"tfsteps.dev/run-id": "r"},
+    settings=TensorBoardSettings(log_dirs={"": "s3://bucket/r"}, total=1000.0),
 )
 NAME = REQUEST.name
 CONFLICT = refusal(409, "AlreadyExists")
@@ -58,7 +60,7 @@ def started(script, patience=0, request=REQUEST, **options):
             result = starting.start(Api(server.access(), patience=patience), request, **options)
         except (ApiError, ValueError) as error:
             result = error
-        return result, [(each.method, each.path, each.body) for each in server.asked]
+        return result, [(item.method, item.path, item.body) for item in server.asked]
 
 
 def methods(requests):
@@ -162,7 +164,7 @@ def beside(script, item, *, wanted=True):
         found = JobTensorBoard(Api(server.access(), patience=0), KIND, lambda: item, lambda: 5.0, wanted=wanted)
         found.start()
         found.end()
-        return found, methods([(each.method, each.path, each.body) for each in server.asked])
+        return found, methods([(entry.method, entry.path, entry.body) for entry in server.asked])
 
 
 def test_the_job_is_annotated_with_the_address():

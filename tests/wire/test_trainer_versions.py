@@ -94,7 +94,7 @@ class Cluster:
             system = registry.get("trainjob")
             base = {"name": "a", "image": "i", "command": ["train"], "roles": {"worker": {"replicas": 2}}}
             job = spec.from_plain({**base, **fields}, "test", registry.options())
-            assert system.problems(job) == []
+            assert system.spec_problems(job) == []
             return system.start(job, WHO, system.places(job, WHO, pathlib.Path()))
 
 

@@ -23,7 +23,7 @@ from tfsteps.report.curves import Chart, Charts, Curve, Point
 from tfsteps.runs.events import JobChanged, State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.status import Status
-from tfsteps.runs.store import Attempt, make_private
+from tfsteps.runs.store import AttemptFolder, make_private
 from tfsteps.systems.base import Cause, LaunchError
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.follow import volume_reader
@@ -128,7 +128,7 @@ class Cluster:
         """Return the status of a job that has ended, with what the event files came to."""
         identity = Identity(run="r", task="t")
         status = Status(identity=identity, job="job", system="kubeflow", state=State.SUCCEEDED, logs=LOGS)
-        make_private(Attempt.of(identity).folder)
+        make_private(AttemptFolder.of(identity).folder)
         with serve(self.script) as server:
             api = Api(server.access(), patience=5)
             host = LauncherPod.of(api, launcher, find_pipeline) if launcher else None
@@ -156,7 +156,7 @@ def test_metrics_and_curves_come_out_of_the_log_of_a_pod():
     )
     status = cluster.read()
     assert (status.metrics, status.warnings) == ({"loss": 0.5}, [])
-    kept = curves.saved(Attempt.of(status.identity).curves)
+    kept = curves.saved(AttemptFolder.of(status.identity).curves)
     assert repr(kept) == repr(SUMMARY.charts)
     pods = [("POST", ""), ("GET", "/job-reader"), ("GET", "/job-reader/log"), ("DELETE", "/job-reader")]
     assert verbs(cluster) == pods

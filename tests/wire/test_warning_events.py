@@ -76,8 +76,8 @@ def said(monkeypatch, answers, *about_pods, first=0.2, looks=0):
 
     with serve(script) as server:
         seen = list(KubernetesJob(Api(server.access()), TFJob(), tfjob(), JOB, None).events())
-        asked = [each for each in server.asked if each.path.endswith("/events")]
-    return [(str(each.state), each.reason) for each in seen if isinstance(each, JobChanged)], asked
+        asked = [item for item in server.asked if item.path.endswith("/events")]
+    return [(str(item.state), item.reason) for item in seen if isinstance(item, JobChanged)], asked
 
 
 def test_the_reason_for_missing_pods_is_reported_until_they_exist(monkeypatch):
@@ -97,7 +97,7 @@ def test_a_complaint_is_over_when_there_are_pods(monkeypatch):
     with serve(lambda asked: listed(warning(at=LATER))) as server:
         about = warning_events.WarningEvents(Api(server.access(), patience=0), "ns", "job", 0.0)
         found = [about.look(lambda short=short: short) for short in (True, True, False)]
-        assert [bool(each) for each in found] == [True, True, False]
+        assert [bool(item) for item in found] == [True, True, False]
         monkeypatch.setattr(warning_events, "_FIRST_PAUSE", 60.0)
         about = warning_events.WarningEvents(Api(server.access(), patience=0), "ns", "job", 0.0)
         assert about.look(lambda: True) is None, "an operator is given time"

@@ -71,7 +71,7 @@ def test_a_list_and_then_every_change():
     )
     with watching(by_kind([listed(1, item(1))], [stream])) as (server, seen):
         until(lambda: len(seen) == 4)
-        assert [type(each) for each in seen] == [Listed, Changed, Changed, Deleted]
+        assert [type(entry) for entry in seen] == [Listed, Changed, Changed, Deleted]
         (asked,) = watches(server)
     assert asked.query["resourceVersion"] == "1"
     assert asked.query["fieldSelector"] == "metadata.name=a"
@@ -86,7 +86,7 @@ def test_a_watch_that_is_stopped_ends_with_what_comes_next():
         api, seen = Api(server.access()), []
         Watch(api, JOBS, "ns", seen.append)
         until(lambda: len(seen) == 2)
-        [thread] = [each for each in threading.enumerate() if each.name == "watch tfjobs" and each not in before]
+        [thread] = [entry for entry in threading.enumerate() if entry.name == "watch tfjobs" and entry not in before]
         api.stopping.set()
         until(lambda: not thread.is_alive())
         assert len(watches(server)) == 1
@@ -148,7 +148,7 @@ def test_at_the_end_of_its_time_everything_is_listed_again(monkeypatch):
     monkeypatch.setattr(watch, "_WATCH_SECONDS", 0.5)
     with watching(by_kind([listed(1), listed(2)], [Answer(parts=[0.7]), Answer(parts=["hang"])])) as (_, seen):
         until(lambda: len(seen) == 2)
-        assert [type(each) for each in seen] == [Listed, Listed]
+        assert [type(entry) for entry in seen] == [Listed, Listed]
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])
@@ -186,13 +186,13 @@ def test_an_outage_is_longer_than_our_patience(monkeypatch):
     down = [refusal(503)] * 10
     with watching(by_kind([listed(1), *down, listed(2)], ["reset", Answer(parts=["hang"])]), patience=0.5) as (_, seen):
         until(lambda: len(seen) == 2)
-        assert [type(each) for each in seen] == [Listed, Listed]
+        assert [type(entry) for entry in seen] == [Listed, Listed]
 
 
 def test_if_only_the_watch_is_refused_lists_yield_the_changes():
     with watching(by_kind([listed(1), listed(2, item(2))], [refusal(403)]), patience=0.5) as (server, seen):
         until(lambda: len(watches(server)) > 4)
-        assert {type(each) for each in seen} == {Listed}
+        assert {type(entry) for entry in seen} == {Listed}
 
 
 # --- an answer that is not what was asked for
@@ -256,7 +256,7 @@ def test_an_event_that_is_none_is_not_believed(wrong):
     answers = [Answer(parts=[as_bytes(wrong) + b"\n"]), Answer(parts=["hang"])]
     with watching(by_kind([listed(1), listed(5, item(5))], answers)) as (_, seen):
         until(lambda: len(seen) == 2)
-        assert [type(each) for each in seen] == [Listed, Listed]
+        assert [type(entry) for entry in seen] == [Listed, Listed]
 
 
 def test_while_watches_return_nothing_lists_yield_the_changes():
@@ -340,7 +340,7 @@ HANG = Answer(parts=["hang"])
 def test_a_list_without_it_is_not_believed(get):
     with seeking([LISTS_IT, listed(1), LISTS_IT], ["reset", HANG], [get]) as (server, seen):
         until(lambda: len(seen) == 2)
-        assert [len(each.items) for each in seen] == [1, 1]
+        assert [len(entry.items) for entry in seen] == [1, 1]
         assert len(lists(server)) == 4  # a GET is counted, too
 
 
@@ -348,7 +348,7 @@ def test_a_list_without_it_is_not_believed(get):
 def test_a_deletion_is_not_believed(get):
     with seeking([LISTS_IT], [DELETED, HANG], [get]) as (_, seen):
         until(lambda: len(seen) == 2)
-        assert [type(each) for each in seen] == [Listed, Listed]
+        assert [type(entry) for entry in seen] == [Listed, Listed]
 
 
 @pytest.mark.parametrize("get", [GONE_FOR_CERTAIN, Answer(body={"metadata": {"uid": "b"}})], ids=["404", "another"])

@@ -111,7 +111,7 @@ class Watcher:
     def _read_curves(self, status: Status) -> curves.Charts | None:
         start = time.monotonic()
         if start >= self._curves_due:
-            self._curves = curves.of_attempt(store.Attempt.of(status.identity), status, self._preferred)
+            self._curves = curves.of_attempt(store.AttemptFolder.of(status.identity), status, self._preferred)
             self._curves_due = time.monotonic() + _CURVES_SHARE * (time.monotonic() - start)
         return self._curves
 

@@ -51,7 +51,7 @@ def find_system(name: str, **where: str) -> System:
 
 def check(job_input: JobInput, system: System, job: TrainingJob | None = None) -> None:
     """Raise SpecError for a job that cannot run on `system`; `job` = what it was changed to, None = it was not."""
-    if problems := system.problems(job or job_input.job):
+    if problems := system.spec_problems(job or job_input.job):
         named = [msgspec.structs.replace(problem, source=job_input.origin(problem.path)) for problem in problems]
         raise SpecError(named, job_input.source)
 

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from tfsteps.backends.base import LogOptions, RunBackend
-from tfsteps.backends.find import Job, Run, Selection
+from tfsteps.backends.find import FoundRun, Job, Selection
 from tfsteps.backends.replica_names import ReplicaFilter
 from tfsteps.console.errors import CommandError
 from tfsteps.console.outputs import links
@@ -19,7 +19,7 @@ _FEWEST = 2
 
 
 def run_graph(
-    backend: RunBackend[Any], target: Run[Any], selection: Selection, statuses: Sequence[Status], *, again: bool
+    backend: RunBackend[Any], target: FoundRun[Any], selection: Selection, statuses: Sequence[Status], *, again: bool
 ) -> tuple[Node, Sequence[str]]:
     """Return the graph of the run, or of the selected task or attempt, and what could not be read of it.
 

@@ -110,7 +110,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
         """Return an attempt with this status, or a pipeline."""
         identity = status.identity
         paths = outputs(status) if is_job else {"model": "", "logs": "", "report": ""}
-        folder = store.Attempt.of(identity).folder if is_job else None
+        folder = store.AttemptFolder.of(identity).folder if is_job else None
         return cls(
             run=identity.run,
             task=identity.task,
@@ -159,7 +159,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
     def curves(self) -> Charts | None:
         """Return the curves so far, a chart for each tag; None = its event files are not on this machine."""
-        attempt = store.Attempt.of(self.status.identity)
+        attempt = store.AttemptFolder.of(self.status.identity)
         preferred = Description.read(attempt.folder / "job.json").metrics
         return curves.of_attempt(attempt, self.status, preferred) if self.attempt is not None else None
 

@@ -8,7 +8,7 @@ from typing import NamedTuple, NoReturn, Protocol
 
 import msgspec
 
-from tfsteps.backends.find import JobT, Run, Selection
+from tfsteps.backends.find import FoundRun, JobT, Selection
 from tfsteps.backends.records import Record
 from tfsteps.launcher.recorder import Observer
 from tfsteps.runs.graph import Surroundings
@@ -104,7 +104,7 @@ class RunBackend(Protocol[JobT]):
             jobs: Those of all runs.
         """
 
-    def find(self, text: str) -> Run[JobT]:
+    def find(self, text: str) -> FoundRun[JobT]:
         """Return the run that a user calls `text`. CommandError if there is none; it names the nearest."""
 
     def recorded(self, job: JobT) -> bytes:

@@ -31,7 +31,7 @@ class Job(Protocol):
 JobT = TypeVar("JobT", bound=Job)
 
 
-class Run(msgspec.Struct, Generic[JobT], frozen=True):
+class FoundRun(msgspec.Struct, Generic[JobT], frozen=True):
     """A run.
 
     Attributes:
@@ -104,7 +104,7 @@ class Selection(msgspec.Struct, frozen=True):
             return list({job.status.identity.task: job for job in attempts}.values())
         return [job for job in attempts if job.status.identity.attempt == self.attempt]
 
-    def of(self, run: Run[JobT]) -> list[JobT]:
+    def of(self, run: FoundRun[JobT]) -> list[JobT]:
         """Return the selected jobs of the run. CommandError if there are none; it names what exists."""
         known = {job.status.identity.task for job in run.jobs}
         unknown = next((task for task in self.tasks if run.jobs and task not in known), None)
@@ -120,7 +120,7 @@ class Selection(msgspec.Struct, frozen=True):
             raise CommandError(f"run {run.id} has no jobs; `tfsteps show {run.id}` says how it ended")
         raise CommandError(f"run {run.id}: task {self.task!r} is unknown; it has {_some(sorted(known)) or 'none'}")
 
-    def parts(self, run: Run[JobT]) -> tuple[list[JobT], list[StepRecord]]:
+    def parts(self, run: FoundRun[JobT]) -> tuple[list[JobT], list[StepRecord]]:
         """Return the selected jobs of the run, and the tries of its pipeline's selected steps that launched no job.
 
         CommandError if there is neither; it names what exists.
@@ -132,7 +132,7 @@ class Selection(msgspec.Struct, frozen=True):
             raise CommandError(f"run {run.id}: task {unknown[0]!r} is unknown; it has {_some(sorted(known))}")
         return self.choose(run.jobs), chosen
 
-    def steps(self, run: Run[JobT]) -> list[StepRecord]:
+    def steps(self, run: FoundRun[JobT]) -> list[StepRecord]:
         """Return the tries of the selected steps that launched no job; none if an attempt at a job is selected."""
         tasks = self._tasks()
         return [step for step in run.steps if self.attempt is None and (not tasks or step.name in tasks)]
@@ -149,10 +149,10 @@ def _task_and_attempt(job: Job) -> tuple[str, int]:
     return job.status.identity.task, job.status.identity.attempt
 
 
-def run_among(jobs: Sequence[JobT], text: str, where: str, options: str) -> Run[JobT]:
+def run_among(jobs: Sequence[JobT], text: str, where: str, options: str) -> FoundRun[JobT]:
     """Return the run that is called `text`, from the jobs of all runs; see `match_run`."""
     run = match_run(text, [KnownRun.of(job) for job in jobs], where, options)
-    return Run(run, [job for job in jobs if job.status.identity.run == run])
+    return FoundRun(run, [job for job in jobs if job.status.identity.run == run])
 
 
 def match_run(text: str, known: Sequence[KnownRun], where: str, options: str = "") -> str:

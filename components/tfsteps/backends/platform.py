@@ -16,7 +16,7 @@ from typing import Generic, NoReturn
 import msgspec
 
 from tfsteps.backends.base import NO_LABELS, EventFolder, LogLine, LogOptions, Section
-from tfsteps.backends.find import JobT, Run, Selection, run_among
+from tfsteps.backends.find import FoundRun, JobT, Selection, run_among
 from tfsteps.backends.launchers import recorded_launcher
 from tfsteps.backends.local import tensorboard as local_tensorboard
 from tfsteps.backends.log_printer import LogPrinter
@@ -132,7 +132,7 @@ class PlatformBackend(abc.ABC, Generic[JobT]):
     def pipelines(self, jobs: Sequence[JobT]) -> list[PipelineRecord]:  # noqa: ARG002
         return []
 
-    def find(self, text: str) -> Run[JobT]:
+    def find(self, text: str) -> FoundRun[JobT]:
         return run_among(self.jobs(), text, self.where, Place(self.name).options)
 
     def recorded(self, job: JobT) -> bytes:
@@ -320,7 +320,7 @@ class _View:
                 self._tails.add(event)
                 return False
             case ReplicaChanged():
-                self._incarnations.see(event)
+                self._incarnations.apply(event)
             case JobChanged():
                 change_state(self.status, event, self._incarnations.started)
                 self._blamed = str(event.replica or "")

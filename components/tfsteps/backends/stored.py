@@ -11,11 +11,11 @@ from typing import NoReturn
 import msgspec
 
 from tfsteps.backends.base import NO_LABELS, EventFolder, LogOptions, Section
-from tfsteps.backends.find import Run, Selection, run_among
+from tfsteps.backends.find import FoundRun, Selection, run_among
 from tfsteps.backends.kubernetes.backend import ClusterBackend
 from tfsteps.backends.local import tensorboard as local_tensorboard
 from tfsteps.backends.local.backend import LocalBackend
-from tfsteps.backends.local.job import LocalJob
+from tfsteps.backends.local.job import LocalAttempt
 from tfsteps.backends.place import Place
 from tfsteps.backends.records import Record, reports_of
 from tfsteps.console.errors import CommandError
@@ -30,7 +30,7 @@ from tfsteps.runs.record_store import ADDRESSES, RecordError, RecordSettings, Re
 from tfsteps.runs.status import Status
 from tfsteps.spec import TrainingJob, is_uri
 from tfsteps.systems.kubernetes import record_settings
-from tfsteps.systems.kubernetes.query.runs import Job, Runs
+from tfsteps.systems.kubernetes.query.runs import ClusterJob, ClusterRuns
 
 
 def settings_at(address: str) -> RecordSettings:
@@ -59,41 +59,41 @@ class StoredBackend(LocalBackend):
     def where(self) -> str:
         return f"in the records at {self._store.address}"
 
-    def jobs(self, run: str = "", labels: Mapping[str, str] = NO_LABELS) -> list[LocalJob]:
+    def jobs(self, run: str = "", labels: Mapping[str, str] = NO_LABELS) -> list[LocalAttempt]:
         with store.using(self.home):
             return super().jobs(run, labels)
 
-    def pipelines(self, jobs: Sequence[LocalJob]) -> list[PipelineRecord]:  # noqa: ARG002  those of clusters are not stored
+    def pipelines(self, jobs: Sequence[LocalAttempt]) -> list[PipelineRecord]:  # noqa: ARG002  those of clusters are not stored
         return []
 
-    def find(self, text: str) -> Run[LocalJob]:
+    def find(self, text: str) -> FoundRun[LocalAttempt]:
         with store.using(self.home):
             run = self.resolve(text)
         return self.whole(run)
 
-    def whole(self, run: str) -> Run[LocalJob]:
+    def whole(self, run: str) -> FoundRun[LocalAttempt]:
         """Return a run, with all that is stored of it copied."""
         with _readable(), store.using(self.home):
             self._store.copy(self.home, run)
             return super().find(run)
 
-    def reports(self, jobs: Sequence[LocalJob], most: int) -> list[pathlib.Path | None]:
+    def reports(self, jobs: Sequence[LocalAttempt], most: int) -> list[pathlib.Path | None]:
         with _readable():
             self._store.copy(self.home, reports_of=[job.attempt.folder for job in jobs[:most]])
         return super().reports(jobs, most)
 
-    def surroundings(self, run: str, jobs: Sequence[LocalJob]) -> Surroundings:
+    def surroundings(self, run: str, jobs: Sequence[LocalAttempt]) -> Surroundings:
         with store.using(self.home):
             return super().surroundings(run, jobs)
 
-    def print_log(self, jobs: Sequence[LocalJob], selection: Selection, options: LogOptions) -> int:
+    def print_log(self, jobs: Sequence[LocalAttempt], selection: Selection, options: LogOptions) -> int:
         with store.using(self.home):
             return super().print_log(jobs, selection, msgspec.structs.replace(options, follow=False))
 
-    def follow(self, jobs: Sequence[LocalJob], selection: Selection, observers: Sequence[Observer]) -> list[Status]:  # noqa: ARG002
+    def follow(self, jobs: Sequence[LocalAttempt], selection: Selection, observers: Sequence[Observer]) -> list[Status]:  # noqa: ARG002
         return [job.status for job in jobs]
 
-    def tensorboard(self, jobs: Sequence[LocalJob], port: int) -> contextlib.AbstractContextManager[str]:
+    def tensorboard(self, jobs: Sequence[LocalAttempt], port: int) -> contextlib.AbstractContextManager[str]:
         """Show event files in buckets, and those that this machine sees; else say which command shows them."""
         for job in jobs:
             logs, identity = job.status.logs, job.status.identity
@@ -102,11 +102,11 @@ class StoredBackend(LocalBackend):
                 raise CommandError(f"run {identity.run}: its event files, {logs}, are not on this machine; {how}")
         return local_tensorboard.opened([job.status for job in jobs], port)
 
-    def commands(self, job: LocalJob) -> list[str]:
+    def commands(self, job: LocalAttempt) -> list[str]:
         return [f"tfsteps logs {shlex.quote(job.status.identity.run)} --from {shlex.quote(self._store.address)}"]
 
 
-def _beside_claim(job: LocalJob, logs: str) -> str:
+def _beside_claim(job: LocalAttempt, logs: str) -> str:
     """Return which command shows event files of a claim, by the recorded job."""
     with contextlib.suppress(OSError, *NOT_READABLE):
         recorded = msgspec.json.decode((job.attempt.folder / "job.json").read_bytes(), type=TrainingJob)
@@ -134,7 +134,7 @@ class MergedBackend:
     If the records cannot be read, a warning says so, and the cluster's objects are all that is known.
     """
 
-    def __init__(self, cluster: ClusterBackend, runs: Runs, place: Place) -> None:
+    def __init__(self, cluster: ClusterBackend, runs: ClusterRuns, place: Place) -> None:
         """Keep the arguments. The records are looked for once the cluster has answered."""
         self._cluster, self._runs, self._place = cluster, runs, place
 
@@ -169,7 +169,7 @@ class MergedBackend:
     def where(self) -> str:
         return f"{self._cluster.where} or {self._stored.where}" if self._stored else self._cluster.where
 
-    def jobs(self, run: str = "", labels: Mapping[str, str] = NO_LABELS) -> list[Job | LocalJob]:
+    def jobs(self, run: str = "", labels: Mapping[str, str] = NO_LABELS) -> list[ClusterJob | LocalAttempt]:
         on_cluster = self._cluster.jobs(run, labels)
         stored = self._stored.jobs(run, labels) if self._stored else []
         recorded = {job.status.uid: job.status for job in stored}
@@ -178,27 +178,27 @@ class MergedBackend:
         gone = [job for job in stored if job.status.uid not in known and namespace in ("", job.status.namespace)]
         return sorted([*there, *gone], key=lambda job: (job.status.created, job.status.identity.attempt))
 
-    def pipelines(self, jobs: Sequence[Job | LocalJob]) -> list[PipelineRecord]:
+    def pipelines(self, jobs: Sequence[ClusterJob | LocalAttempt]) -> list[PipelineRecord]:
         return self._cluster.pipelines(_of_cluster(jobs))
 
-    def find(self, text: str) -> Run[Job | LocalJob]:
+    def find(self, text: str) -> FoundRun[ClusterJob | LocalAttempt]:
         try:
             found = run_among(self.jobs(), text, self.where, self._place.options)
         except CommandError:
             there = self._cluster.find(text)  # a Workflow that failed without a job
-            return Run(there.id, [*there.jobs], there.pipeline)
+            return FoundRun(there.id, [*there.jobs], there.pipeline)
         if stored := _of_records(found.jobs):
             whole = {job.attempt.folder: job for job in self._copies.whole(stored[0].status.identity.run).jobs}
-            jobs = [whole.get(job.attempt.folder, job) if isinstance(job, LocalJob) else job for job in found.jobs]
-            return Run(found.id, jobs)
+            jobs = [whole.get(job.attempt.folder, job) if isinstance(job, LocalAttempt) else job for job in found.jobs]
+            return FoundRun(found.id, jobs)
         return found
 
-    def recorded(self, job: Job | LocalJob) -> bytes:
-        return self._copies.recorded(job) if isinstance(job, LocalJob) else self._cluster.recorded(job)
+    def recorded(self, job: ClusterJob | LocalAttempt) -> bytes:
+        return self._copies.recorded(job) if isinstance(job, LocalAttempt) else self._cluster.recorded(job)
 
-    def record(self, job: Job | LocalJob) -> Record | None:
+    def record(self, job: ClusterJob | LocalAttempt) -> Record | None:
         """Return the record of a job on this machine, else the stored one."""
-        if isinstance(job, LocalJob):
+        if isinstance(job, LocalAttempt):
             return self._copies.record(job)
         if record := self._cluster.record(job):
             return record
@@ -209,25 +209,25 @@ class MergedBackend:
         whole = self._copies.whole(run).jobs
         return next((self._copies.record(other) for other in whole if other.status.uid == uid), None)
 
-    def reports(self, jobs: Sequence[Job | LocalJob], most: int) -> list[pathlib.Path | None]:
-        records = [None if isinstance(job, LocalJob) else self._cluster.record(job) for job in jobs]
+    def reports(self, jobs: Sequence[ClusterJob | LocalAttempt], most: int) -> list[pathlib.Path | None]:
+        records = [None if isinstance(job, LocalAttempt) else self._cluster.record(job) for job in jobs]
         stored = {job.status.uid: job for job in self._stored.jobs()} if self._stored else {}
         copies = [
-            job if isinstance(job, LocalJob) else None if record else stored.get(job.status.uid)
+            job if isinstance(job, LocalAttempt) else None if record else stored.get(job.status.uid)
             for job, record in zip(jobs, records, strict=True)
         ]
         copied = iter(self._copies.reports([copy for copy in copies if copy], most) if any(copies) else ())
         return [next(copied) if copy else here for copy, here in zip(copies, reports_of(records), strict=True)]
 
-    def explain(self, job: Job | LocalJob) -> Status:
-        return self._copies.explain(job) if isinstance(job, LocalJob) else self._cluster.explain(job)
+    def explain(self, job: ClusterJob | LocalAttempt) -> Status:
+        return self._copies.explain(job) if isinstance(job, LocalAttempt) else self._cluster.explain(job)
 
-    def surroundings(self, run: str, jobs: Sequence[Job | LocalJob]) -> Surroundings:
+    def surroundings(self, run: str, jobs: Sequence[ClusterJob | LocalAttempt]) -> Surroundings:
         there, gone = _of_cluster(jobs), _of_records(jobs)
         return self._copies.surroundings(run, gone) if gone and not there else self._cluster.surroundings(run, there)
 
     def follow(
-        self, jobs: Sequence[Job | LocalJob], selection: Selection, observers: Sequence[Observer]
+        self, jobs: Sequence[ClusterJob | LocalAttempt], selection: Selection, observers: Sequence[Observer]
     ) -> list[Status]:
         there = _of_cluster(jobs)
         gone = [job.status for job in _of_records(jobs)]
@@ -236,39 +236,41 @@ class MergedBackend:
     def now(self) -> float:
         return self._cluster.now()
 
-    def containers(self, job: Job | LocalJob) -> Collection[str]:
-        return self._copies.containers(job) if isinstance(job, LocalJob) else self._cluster.containers(job)
+    def containers(self, job: ClusterJob | LocalAttempt) -> Collection[str]:
+        return self._copies.containers(job) if isinstance(job, LocalAttempt) else self._cluster.containers(job)
 
-    def print_log(self, jobs: Sequence[Job | LocalJob], selection: Selection, options: LogOptions) -> int:
+    def print_log(self, jobs: Sequence[ClusterJob | LocalAttempt], selection: Selection, options: LogOptions) -> int:
         there, gone = _of_cluster(jobs), _of_records(jobs)
         printed = self._copies.print_log(gone, selection, options) if gone else 0
         return printed + (self._cluster.print_log(there, selection, options) if there else 0)
 
-    def shell(self, job: Job | LocalJob, replica: str | None, command: Sequence[str]) -> NoReturn:
+    def shell(self, job: ClusterJob | LocalAttempt, replica: str | None, command: Sequence[str]) -> NoReturn:
         [there] = _of_cluster([job])
         self._cluster.shell(there, replica, command)
 
-    def stop(self, jobs: Sequence[Job | LocalJob], *, now: bool) -> None:
+    def stop(self, jobs: Sequence[ClusterJob | LocalAttempt], *, now: bool) -> None:
         self._cluster.stop(_of_cluster(jobs), now=now)
 
-    def set_paused(self, jobs: Sequence[Job | LocalJob], selection: Selection, *, paused: bool) -> None:
+    def set_paused(self, jobs: Sequence[ClusterJob | LocalAttempt], selection: Selection, *, paused: bool) -> None:
         self._cluster.set_paused(_of_cluster(jobs), selection, paused=paused)
 
-    def tensorboard(self, jobs: Sequence[Job | LocalJob], port: int) -> contextlib.AbstractContextManager[str]:
+    def tensorboard(
+        self, jobs: Sequence[ClusterJob | LocalAttempt], port: int
+    ) -> contextlib.AbstractContextManager[str]:
         there, gone = _of_cluster(jobs), _of_records(jobs)
         return self._copies.tensorboard(gone, port) if gone and not there else self._cluster.tensorboard(there, port)
 
     def tensorboard_at(self, folder: EventFolder, port: int) -> contextlib.AbstractContextManager[str]:
         return self._cluster.tensorboard_at(folder, port)
 
-    def sections(self, job: Job | LocalJob) -> Iterator[Section]:
-        return self._copies.sections(job) if isinstance(job, LocalJob) else self._cluster.sections(job)
+    def sections(self, job: ClusterJob | LocalAttempt) -> Iterator[Section]:
+        return self._copies.sections(job) if isinstance(job, LocalAttempt) else self._cluster.sections(job)
 
-    def commands(self, job: Job | LocalJob) -> list[str]:
-        return self._copies.commands(job) if isinstance(job, LocalJob) else self._cluster.commands(job)
+    def commands(self, job: ClusterJob | LocalAttempt) -> list[str]:
+        return self._copies.commands(job) if isinstance(job, LocalAttempt) else self._cluster.commands(job)
 
 
-def _completed(job: Job, recorded: Status | None) -> Job:
+def _completed(job: ClusterJob, recorded: Status | None) -> ClusterJob:
     """Return a job with what its objects do not have: metrics, code, use and past replicas of its stored record."""
     if recorded is None or not (job.status.state.terminal and recorded.state.terminal):
         return job
@@ -282,9 +284,9 @@ def _completed(job: Job, recorded: Status | None) -> Job:
     return msgspec.structs.replace(job, status=status)
 
 
-def _of_cluster(jobs: Sequence[Job | LocalJob]) -> list[Job]:
-    return [job for job in jobs if isinstance(job, Job)]
+def _of_cluster(jobs: Sequence[ClusterJob | LocalAttempt]) -> list[ClusterJob]:
+    return [job for job in jobs if isinstance(job, ClusterJob)]
 
 
-def _of_records(jobs: Sequence[Job | LocalJob]) -> list[LocalJob]:
-    return [job for job in jobs if isinstance(job, LocalJob)]
+def _of_records(jobs: Sequence[ClusterJob | LocalAttempt]) -> list[LocalAttempt]:
+    return [job for job in jobs if isinstance(job, LocalAttempt)]

@@ -10,7 +10,7 @@ from tfsteps.console.errors import CommandError
 from tfsteps.console.outputs import pipeline_verdict
 from tfsteps.launcher.printer import Printer
 from tfsteps.runs.pipeline_record import PipelineRecord
-from tfsteps.runs.store import Attempt, pipeline_folder
+from tfsteps.runs.store import AttemptFolder, pipeline_folder
 from tfsteps.systems import registry
 
 
@@ -59,7 +59,7 @@ def stop_pipeline(pipeline: PipelineRecord, *, now: bool) -> None:
         pipeline: Its record.
         now: Kill the replicas of its jobs, without a grace period.
     """
-    process = Attempt(pipeline_folder(pipeline.run))
+    process = AttemptFolder(pipeline_folder(pipeline.run))
 
     def send() -> None:
         launcher = process.launcher

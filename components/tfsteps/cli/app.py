@@ -3,7 +3,7 @@
 import functools
 import importlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, get_args
 
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
@@ -210,11 +210,15 @@ def _converting_little(convert: _Convert) -> _Convert:
     def process_value(parameter: Any, ctx: Any, value: Any) -> Any:
         described = getattr(parameter, "type_descriptor", None)  # None = a typer without pydantic
         several = parameter.multiple or parameter.nargs != 1
-        if not described or (value is None and parameter.required) or (value is not None and several):
+        if not described or (value is None and parameter.required):
             return convert(parameter, ctx, value)
         kind, parser = described.annotation, described.parameter_info.parser
         if value is None:
             value = () if several else None
+        elif several and value and get_args(kind) == (str,) and not parser and {*map(type, value)} == {str}:
+            value = [*value]
+        elif several:
+            return convert(parameter, ctx, value)
         elif kind is str and isinstance(value, str):
             value = parser(value) if parser else str(value)
         elif not (isinstance(kind, type) and isinstance(value, kind)):

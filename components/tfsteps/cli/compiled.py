@@ -50,7 +50,7 @@ def check(compiled: Compiled, engine: EnginePlugin | None = None, parameters: Ma
 def lint_messages(engine: EnginePlugin, text: str) -> list[str]:
     """Return a sentence for everything in a compiled pipeline that fails on the engine although it compiles."""
     try:
-        return engine.authoring().problems(text)
+        return engine.authoring().lint_messages(text)
     except _SHAPE as error:
         return [f"does not have the shape of a compiled pipeline ({type(error).__name__}: {error}); compile it again"]
 

@@ -19,7 +19,7 @@ from tfsteps.runs import store
 from tfsteps.runs.events import ReplicaState, State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.pipeline_record import PipelineRecord
-from tfsteps.runs.store import Attempt
+from tfsteps.runs.store import AttemptFolder
 from tfsteps.spec import RoleName
 
 _READ = 100  # runs whose records are read: the newest; of older ones only the ids are known
@@ -37,7 +37,7 @@ class _Replica(msgspec.Struct):
     state: ReplicaState = ReplicaState.PENDING
 
 
-class _Glance(msgspec.Struct):
+class StatusSummary(msgspec.Struct):
     """The fields of a status that are shown; the others are skipped, which is quicker."""
 
     identity: Identity
@@ -54,7 +54,7 @@ class _Glance(msgspec.Struct):
         return {name: what for name, what in names.items() if name}
 
 
-def _quiet(complete: Callable[_P, Iterator[Offer]]) -> Callable[_P, list[Offer]]:
+def suppress_errors(complete: Callable[_P, Iterator[Offer]]) -> Callable[_P, list[Offer]]:
     """Return a completion that offers nothing instead of raising an error."""
 
     @functools.wraps(complete)
@@ -67,7 +67,7 @@ def _quiet(complete: Callable[_P, Iterator[Offer]]) -> Callable[_P, list[Offer]]
     return safe
 
 
-@_quiet
+@suppress_errors
 def complete_engine(incomplete: str) -> Iterator[Offer]:
     """Yield the engines whose name begins with `incomplete`."""
     from tfsteps.engines import registry  # noqa: PLC0415  other completions need no engine
@@ -75,7 +75,7 @@ def complete_engine(incomplete: str) -> Iterator[Offer]:
     yield from ((name, engine.title) for name, engine in registry.plugins().items() if name.startswith(incomplete))
 
 
-@_quiet
+@suppress_errors
 def complete_run(incomplete: str) -> Iterator[Offer]:
     """Yield what begins with `incomplete`: ids of runs, the newest first, `latest`, and names of the newest runs."""
     runs = [*reversed(store.runs())]
@@ -91,24 +91,24 @@ def complete_run(incomplete: str) -> Iterator[Offer]:
             yield text, why
 
 
-@_quiet
+@suppress_errors
 def complete_replica(ctx: typer.Context, incomplete: str) -> Iterator[Offer]:
     """Yield the roles and replicas of the run that was typed before; those that were typed too are left out."""
     typed = ctx.params.get("replicas") or []
-    glances = _glances(_run(str(ctx.params.get("run") or "")))
-    replicas = [replica for glance in glances for replica in glance.replicas]
+    glances = _status_summaries(_run(str(ctx.params.get("run") or "")))
+    replicas = [replica for summary in glances for replica in summary.replicas]
     offers = {f"{replica.role}-{replica.index}": replica.state.value for replica in replicas}
     for role in dict.fromkeys(replica.role for replica in replicas) if ctx.info_name == "logs" else ():
         offers[role] = f"{sum(replica.role == role for replica in replicas)} replicas"
     yield from ((name, why) for name, why in offers.items() if name.startswith(incomplete) and name not in typed)
 
 
-@_quiet
+@suppress_errors
 def complete_task(ctx: typer.Context, incomplete: str) -> Iterator[Offer]:
     """Yield the tasks of the run that was typed before, with their states."""
-    for glance in _glances(_run(str(ctx.params.get("run") or ""))):
-        if glance.identity.task.startswith(incomplete):
-            yield glance.identity.task, glance.state.value
+    for summary in _status_summaries(_run(str(ctx.params.get("run") or ""))):
+        if summary.identity.task.startswith(incomplete):
+            yield summary.identity.task, summary.state.value
 
 
 def _run(text: str) -> str:
@@ -119,26 +119,26 @@ def _run(text: str) -> str:
     if text == LATEST:
         return runs[0] if runs else ""
     for run in runs[:_READ]:
-        for glance in _glances(run):
-            if text in (glance.identity.task, glance.identity.pipeline, glance.job, Identity.stem(glance.job)):
+        for summary in _status_summaries(run):
+            if text in (summary.identity.task, summary.identity.pipeline, summary.job, Identity.stem(summary.job)):
                 return run
     return next((run for run in runs if text and run.startswith(text)), "")
 
 
-def _glances(run: str) -> list[_Glance]:
+def _status_summaries(run: str) -> list[StatusSummary]:
     """Return the newest attempt of each task of a run, as far as they can be read."""
     newest = {attempt.folder.parent: attempt for attempt in (store.attempts(run) if run else [])}
-    return [glance for attempt in newest.values() if (glance := _glance(attempt))]
+    return [summary for attempt in newest.values() if (summary := _status_summary(attempt))]
 
 
-def _glance(attempt: Attempt) -> _Glance | None:
+def _status_summary(attempt: AttemptFolder) -> StatusSummary | None:
     try:
-        glance = msgspec.json.decode((attempt.folder / "status.json").read_bytes(), type=_Glance)
+        summary = msgspec.json.decode((attempt.folder / "status.json").read_bytes(), type=StatusSummary)
     except (OSError, *NOT_READABLE):
         return None
-    if not glance.state.terminal and not (alive := attempt.alive()).yes:
-        glance.state = State.LOST if alive.no else State.UNKNOWN
-    return glance
+    if not summary.state.terminal and not (alive := attempt.alive()).yes:
+        summary.state = State.LOST if alive.no else State.UNKNOWN
+    return summary
 
 
 def _described(run: str) -> tuple[str, dict[str, str]]:
@@ -146,10 +146,10 @@ def _described(run: str) -> tuple[str, dict[str, str]]:
 
     The state is that of the first task that did not succeed, else of all; of a pipeline without jobs, its own.
     """
-    if glances := _glances(run):
-        worst = next((glance.state for glance in glances if glance.state is not State.SUCCEEDED), State.SUCCEEDED)
-        names = {name: what for glance in glances for name, what in glance.names.items()}
-        return f"{worst}, {_age(min(glance.created for glance in glances))}", names
+    if glances := _status_summaries(run):
+        worst = next((summary.state for summary in glances if summary.state is not State.SUCCEEDED), State.SUCCEEDED)
+        names = {name: what for summary in glances for name, what in summary.names.items()}
+        return f"{worst}, {_age(min(summary.created for summary in glances))}", names
     if record := PipelineRecord.read(run):
         return f"{record.state}, {_age(record.created)}", {record.pipeline: "pipeline"}
     return "", {}

@@ -11,7 +11,7 @@ from tfsteps.backends.place import Place
 from tfsteps.cli.foreground import Display, TensorBoardChoice, board_of
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say, warn
-from tfsteps.console.outputs import Output, forget_tensorboard, outputs, print_json, verdict
+from tfsteps.console.outputs import OutputFormat, forget_tensorboard, outputs, print_json, verdict
 from tfsteps.console.text import clean
 from tfsteps.launcher import background
 from tfsteps.launcher.exit_codes import ExitCode
@@ -19,7 +19,7 @@ from tfsteps.launcher.failure import exit_code
 from tfsteps.launcher.lifecycle import begin
 from tfsteps.launcher.recorder import Observer
 from tfsteps.runs.status import Status
-from tfsteps.runs.store import Attempt
+from tfsteps.runs.store import AttemptFolder
 from tfsteps.spec import format_duration
 from tfsteps.systems import registry
 from tfsteps.systems.base import LaunchError
@@ -47,12 +47,12 @@ def detach(plan: Plan, place: Place, display: Display, tensorboard: TensorBoardC
         run = shlex.quote(plan.identity.run)
         say(f"run {plan.identity.run} may have started; `tfsteps stop {run}{place.options}` stops it")
         raise
-    if display.output is Output.JSON:
+    if display.output is OutputFormat.JSON:
         print_json(outputs(status))
     if status.state.terminal and plan.system.outlives_launcher:  # Ctrl-C during the start
         print(verdict(status))
         return exit_code(status)
-    if display.output is Output.TEXT:
+    if display.output is OutputFormat.TEXT:
         print("\n".join(_hints(plan, place, status)))
     return ExitCode.SUCCEEDED
 
@@ -64,7 +64,7 @@ def _in_background(plan: Plan, tensorboard: TensorBoardChoice) -> Status:
         try:
             with board_of(plan, tensorboard, here=True) as board:
                 launch_plan(plan, ready, board.url if board else "")
-                forget_tensorboard(Attempt.of(plan.identity))
+                forget_tensorboard(AttemptFolder.of(plan.identity))
         except CommandError as error:  # of the TensorBoard
             raise LaunchError(str(error), retryable=True) from error
 
@@ -78,7 +78,7 @@ def _begun(plan: Plan) -> Status:
         return status
     status.detached, status.launcher = True, 0
     try:
-        Attempt.of(status.identity).record(status, msgspec.json.encode(plan.job))
+        AttemptFolder.of(status.identity).record(status, msgspec.json.encode(plan.job))
     except OSError as error:
         warn(f"{status.job} runs, but is not recorded on this machine: {error}; `tfsteps attach` may not know it")
     return status

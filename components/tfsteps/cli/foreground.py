@@ -13,7 +13,7 @@ from tfsteps.api.plan import Plan
 from tfsteps.cli.watch import observer
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import warn
-from tfsteps.console.outputs import Output, forget_tensorboard, outputs, print_json, results
+from tfsteps.console.outputs import OutputFormat, forget_tensorboard, outputs, print_json, results
 from tfsteps.console.text import iso
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.launcher.failure import exit_code
@@ -24,13 +24,13 @@ from tfsteps.runs.events import LogLines
 from tfsteps.runs.location import Location
 from tfsteps.runs.log_file import times
 from tfsteps.runs.status import Status
-from tfsteps.runs.store import Attempt
+from tfsteps.runs.store import AttemptFolder
 from tfsteps.spec import TrainingJob
 from tfsteps.spec.types import TensorBoard as TensorBoardSettings
 from tfsteps.systems.base import LaunchError
 
 if TYPE_CHECKING:
-    from tfsteps.tensorboard.process import TensorBoard
+    from tfsteps.tensorboard.process import TensorBoardProcess
 
 
 class Display(msgspec.Struct, frozen=True):
@@ -41,26 +41,26 @@ class Display(msgspec.Struct, frozen=True):
         timestamps: Plain log lines, each with its time.
     """
 
-    output: Output = Output.TEXT
+    output: OutputFormat = OutputFormat.TEXT
     timestamps: bool = False
 
     def observer(self) -> contextlib.AbstractContextManager[Observer]:
         """Return what shows a job while it runs."""
-        if self.output is Output.TEXT and not self.timestamps:
+        if self.output is OutputFormat.TEXT and not self.timestamps:
             return observer()
         printer = _StampedPrinter if self.timestamps else Printer
-        return contextlib.nullcontext(printer(sys.stderr if self.output is Output.JSON else sys.stdout))
+        return contextlib.nullcontext(printer(sys.stderr if self.output is OutputFormat.JSON else sys.stdout))
 
     def begin(self, run: str) -> None:
         """Print the id of the run."""
-        print(f"run {run}", file=sys.stderr if self.output is Output.JSON else sys.stdout, flush=True)
+        print(f"run {run}", file=sys.stderr if self.output is OutputFormat.JSON else sys.stdout, flush=True)
 
     def results(self, status: Status, printed: Sequence[str] = ()) -> None:
         """Print the results of an ended job, and its warnings except those that are `printed`."""
         for warning in status.warnings:
             if warning not in printed:
                 warn(warning)
-        if self.output is Output.JSON:
+        if self.output is OutputFormat.JSON:
             print_json(outputs(status))
         else:
             Printer().say(
@@ -110,7 +110,7 @@ def run_plan(plan: Plan, on: str, display: Display, tensorboard: TensorBoardChoi
                 status = launch_plan(plan, view, board.url if board else "")
             except LaunchError as error:
                 raise launch_failed(plan.identity.task, error) from error
-        attempt = Attempt.of(status.identity)
+        attempt = AttemptFolder.of(status.identity)
         if here and not tensorboard.keep:
             forget_tensorboard(attempt)
             status.tensorboard_url = ""
@@ -133,7 +133,7 @@ class _StampedPrinter(Printer):
 
 
 @contextlib.contextmanager
-def board_of(plan: Plan, choice: TensorBoardChoice, *, here: bool) -> "Iterator[TensorBoard | None]":
+def board_of(plan: Plan, choice: TensorBoardChoice, *, here: bool) -> "Iterator[TensorBoardProcess | None]":
     """Yield the TensorBoard of a job on this machine, if it has one.
 
     One that the user wants must start; one of the job file may fail with a warning.
@@ -149,12 +149,12 @@ def board_of(plan: Plan, choice: TensorBoardChoice, *, here: bool) -> "Iterator[
     if not required and not optional:
         yield None
         return
-    from tfsteps.tensorboard.process import TensorBoard, TensorBoardError  # noqa: PLC0415  most runs have none
+    from tfsteps.tensorboard.process import TensorBoardError, TensorBoardProcess  # noqa: PLC0415  most runs have none
 
     def failed(error: TensorBoardError) -> None:
         warn(f"{error}; the job runs without it")
 
-    board = TensorBoard(plan.places.tensorboard(job), on_failure=failed)
+    board = TensorBoardProcess(plan.places.tensorboard(job), on_failure=failed)
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(board)
@@ -168,7 +168,7 @@ def board_of(plan: Plan, choice: TensorBoardChoice, *, here: bool) -> "Iterator[
         yield board
 
 
-def _keep(board: "TensorBoard", job: TrainingJob) -> None:
+def _keep(board: "TensorBoardProcess", job: TrainingJob) -> None:
     """Keep TensorBoard up until a signal comes, or the job's `keep_for` has passed."""
     keep_for = job.tensorboard.keep_for if job.tensorboard else None
     give_up = time.monotonic() + (keep_for or float("inf"))

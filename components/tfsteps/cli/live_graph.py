@@ -5,7 +5,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Self
 
 from tfsteps.backends.base import RunBackend
-from tfsteps.backends.find import Run, Selection
+from tfsteps.backends.find import FoundRun, Selection
 from tfsteps.console import run_tree
 from tfsteps.console.errors import CommandError
 from tfsteps.kube.errors import ApiError
@@ -26,7 +26,7 @@ class LiveGraph:
     The thread starts when the tree is drawn first: without a terminal nothing is read.
     """
 
-    def __init__(self, backend: RunBackend[Any], target: Run[Any], selection: Selection) -> None:
+    def __init__(self, backend: RunBackend[Any], target: FoundRun[Any], selection: Selection) -> None:
         """Begin with the jobs of the run as they were found; nothing is read yet."""
         self._backend, self._run, self._selection = backend, target.id, selection
         self._jobs = [job for job in target.jobs if selection.includes(job)]

@@ -24,7 +24,7 @@ from tfsteps.console.text import clean, duration
 from tfsteps.runs.events import LogLines, PartialLine, ReplicaState
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.status import ReplicaStatus, Status
-from tfsteps.runs.store import Attempt
+from tfsteps.runs.store import AttemptFolder
 from tfsteps.spec import is_uri
 from tfsteps.tensorboard.event_files import Scalar, ScalarReader
 
@@ -41,22 +41,22 @@ Above = Callable[[int, int], Sequence[Text]]
 """Draws at most so many lines (the second argument), none wider than so many characters (the first)."""
 
 
-class Usage(NamedTuple):
+class ProcessUsage(NamedTuple):
     """CPU seconds so far, and resident bytes now."""
 
     cpu_seconds: float
     memory_bytes: int
 
 
-def usage(leaders: Collection[int]) -> dict[int, Usage]:
+def usage(leaders: Collection[int]) -> dict[int, ProcessUsage]:
     """Return what each session uses, by its leader's process id; sessions that have ended are left out."""
-    usages: dict[int, Usage] = {}
+    usages: dict[int, ProcessUsage] = {}
     for pid in psutil.pids() if leaders else ():
         with contextlib.suppress(OSError, psutil.Error):
             if (leader := os.getsid(pid)) in leaders:
-                before, process = usages.get(leader, Usage(0.0, 0)), psutil.Process(pid)
+                before, process = usages.get(leader, ProcessUsage(0.0, 0)), psutil.Process(pid)
                 cpu = sum(process.cpu_times()[:4])  # of the process, and of children that it has waited for
-                usages[leader] = Usage(before.cpu_seconds + cpu, before.memory_bytes + process.memory_info().rss)
+                usages[leader] = ProcessUsage(before.cpu_seconds + cpu, before.memory_bytes + process.memory_info().rss)
     return usages
 
 
@@ -72,17 +72,17 @@ class LiveTable:
         self.status = status
         self._reader: ScalarReader | None = None
         self._scalars: dict[str, Scalar] = {}
-        self._usage: dict[int, Usage] = {}
+        self._usage: dict[int, ProcessUsage] = {}
         self._here = False  # whether the process ids of replicas mean processes of this machine
 
     def refresh(self) -> None:
         """Read the new scalars, and what the running replicas use."""
         if not self._reader and self.status.logs and not is_uri(self.status.logs):
-            origin = Attempt.of(self.status.identity).event_origin  # recorded when the job was started
+            origin = AttemptFolder.of(self.status.identity).event_origin  # recorded when the job was started
             self._reader = ScalarReader(self.status.logs, origin.counts) if origin else None
         for scalar in self._reader.poll() if self._reader else []:
             self._scalars[scalar.name] = scalar
-        self._here = self.status.on_this_machine and Attempt.of(self.status.identity).lives_here
+        self._here = self.status.on_this_machine and AttemptFolder.of(self.status.identity).lives_here
         self._usage = usage({pid for replica in self.status.replicas if (pid := self._pid(replica)) is not None})
 
     def headline(self) -> Text:

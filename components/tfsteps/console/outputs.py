@@ -19,13 +19,13 @@ from tfsteps.runs.images import image_line
 from tfsteps.runs.output_paths import filled
 from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.runs.status import ReplicaStatus, Status
-from tfsteps.runs.store import Attempt
+from tfsteps.runs.store import AttemptFolder
 from tfsteps.runs.usage import UsageSummary
 from tfsteps.spec import RoleName, format_bytes
 from tfsteps.text.streams import takes_any
 
 
-class Output(enum.StrEnum):
+class OutputFormat(enum.StrEnum):
     """What `--output` takes."""
 
     TEXT = "text"
@@ -48,7 +48,7 @@ def outputs(status: Status) -> dict[str, Any]:
 
     Paths of missing files are empty. Times in the future, and the failure of a job that did not fail, are null.
     """
-    attempt = Attempt.of(status.identity)
+    attempt = AttemptFolder.of(status.identity)
     return {
         "run": status.identity.run,
         "task": status.identity.task,
@@ -76,7 +76,7 @@ def outputs(status: Status) -> dict[str, Any]:
 
 def plain(status: Status) -> dict[str, Any]:
     """Return the whole status as plain data, its times in ISO form, with the paths of its files."""
-    attempt = Attempt.of(status.identity)
+    attempt = AttemptFolder.of(status.identity)
     paths = {"folder": attempt.folder, "log": attempt.log, "report": attempt.report}
     data = msgspec.to_builtins(status) | {"metrics": {}, "metric_notes": {}}  # names of users may be those of times
     return {
@@ -163,7 +163,7 @@ def results(status: Status, *, told: bool = False) -> list[str]:
         "usage": "; ".join(used for role, summary in status.usage.items() if (used := _used(role, summary))),
         "event files": values["logs"] or _none(status, status.logs, "event files"),
         "tensorboard": status.tensorboard_url,
-        "log": _existing(Attempt.of(status.identity).log),
+        "log": _existing(AttemptFolder.of(status.identity).log),
         "report": values["report"],
     }
     lines = [f"{name:<12} {hidden(value)}" for name, value in facts.items() if value]
@@ -187,7 +187,7 @@ def pipeline_verdict(record: PipelineRecord) -> str:
 
 def links(status: Status) -> dict[str, str]:
     """Return the paths of an attempt's report and log on this machine, as far as they exist."""
-    attempt = Attempt.of(status.identity)
+    attempt = AttemptFolder.of(status.identity)
     paths = {"report": attempt.report, "log": attempt.log}
     return {name: str(path) for name, path in paths.items() if path.exists()}
 
@@ -265,7 +265,7 @@ def with_iso_times(data: Any) -> Any:
     return [with_iso_times(item) for item in data] if isinstance(data, list | tuple) else data
 
 
-def forget_tensorboard(attempt: Attempt) -> None:
+def forget_tensorboard(attempt: AttemptFolder) -> None:
     """Remove TensorBoard's address from an attempt's status and report, since TensorBoard is about to exit."""
     from tfsteps import report  # noqa: PLC0415  commands start faster without it
 

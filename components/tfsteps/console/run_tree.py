@@ -19,7 +19,7 @@ _GUIDES = {True: ("├─ ", "└─ ", "│  "), False: ("|- ", "`- ", "|  ")}
 _NAMELESS = {NodeKind.REPLICA}  # their names say what they are
 
 
-class Line(msgspec.Struct, frozen=True):
+class TreeLine(msgspec.Struct, frozen=True):
     """One line of the tree.
 
     Attributes:
@@ -39,7 +39,7 @@ class Line(msgspec.Struct, frozen=True):
         return f"{self.guide}{self.text}{f': {self.state}' if self.state else ''}{self.rest}"
 
 
-def tree(root: Node, *, width: int | None = None, any_character: bool = True, replicas: bool = True) -> list[Line]:
+def tree(root: Node, *, width: int | None = None, any_character: bool = True, replicas: bool = True) -> list[TreeLine]:
     """Return the lines below the root, in the order of the tree.
 
     Many replicas of a role are one line that counts their states, and so are many Services; those that failed or were
@@ -61,7 +61,7 @@ class _Style(msgspec.Struct, frozen=True):
     now: float
 
 
-def _below(node: Node, indent: str, style: _Style) -> Iterator[Line]:
+def _below(node: Node, indent: str, style: _Style) -> Iterator[TreeLine]:
     branch, last_branch, trunk = _GUIDES[style.any_character]
     children = [*_children(node, style), *_links(node)]
     for position, child in enumerate(children, 1):
@@ -71,25 +71,25 @@ def _below(node: Node, indent: str, style: _Style) -> Iterator[Line]:
         yield from _below(child, below, style)
 
 
-def _lines(node: Node, guide: str, below: str, style: _Style) -> Iterator[Line]:
+def _lines(node: Node, guide: str, below: str, style: _Style) -> Iterator[TreeLine]:
     """Yield the line of a node, and what does not fit into it."""
     head, facts = _head(node), _facts(node, style.now)
     message = f" ({clean(node.message)})" if node.message else ""
     room = None if style.width is None else max(20, style.width - len(guide))
     length = len(head) + (len(node.state) + 2 if node.state else 0)
     if room is None or length + len(facts) + len(message) <= room:
-        yield Line(guide, head, node.state, facts + message)
+        yield TreeLine(guide, head, node.state, facts + message)
         return
     tail = len(node.state) + 2 if node.state else 0
     if len(head) + tail > room:
         head = f"{head[: max(1, room - tail - 1)]}…" if style.any_character else head[: max(1, room - tail)]
         length = len(head) + tail
     fits = length + len(facts) <= room
-    yield Line(guide, head, node.state, facts if fits else "")
+    yield TreeLine(guide, head, node.state, facts if fits else "")
     wide = room - 2
     for text in ("" if fits else facts.removeprefix(", "), message.strip()):
         yield from (
-            Line(f"{below}  ", part)
+            TreeLine(f"{below}  ", part)
             for part in textwrap.wrap(text, wide, break_long_words=False, break_on_hyphens=False)
         )
 

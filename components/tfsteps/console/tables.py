@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from tfsteps.console.run_tree import Line
+from tfsteps.console.run_tree import TreeLine
 
 _GAP = 2
 _FLOOR = 12  # cells that a column keeps as long as other columns can be left out
@@ -30,7 +30,7 @@ def state_style(state: str) -> str:
     return _STYLES.get(state, "")
 
 
-def tree_line(line: Line) -> Text:
+def tree_line(line: TreeLine) -> Text:
     """Return a line of a run's tree, its state coloured."""
     text = Text(line.guide, "dim", no_wrap=True, overflow="ignore").append(line.text, "default")
     if line.state:

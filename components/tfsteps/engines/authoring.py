@@ -69,7 +69,7 @@ class Authoring(abc.ABC):
         return "pipeline"
 
     @abc.abstractmethod
-    def problems(self, text: str) -> list[str]:
+    def lint_messages(self, text: str) -> list[str]:
         """Return a sentence for everything that fails on the engine although it compiles."""
 
     def warnings(self, text: str) -> list[str]:  # noqa: ARG002

@@ -14,7 +14,7 @@ from tfsteps.console.confirmation import confirmed
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say
 from tfsteps.engines.compiled import Compiled
-from tfsteps.runs.pipeline_record import Submission as Recorded
+from tfsteps.runs.pipeline_record import LocalSubmission as Recorded
 from tfsteps.schedule import Schedule
 from tfsteps.spec.spelling import nearest
 from tfsteps.text.streams import takes_any

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from tfsteps.engines import registry as engines
 from tfsteps.engines.plugin import EnginePlugin
 from tfsteps.janitor import metrics_server, options
-from tfsteps.janitor.metrics import Metrics
+from tfsteps.janitor.metrics import JanitorMetrics
 from tfsteps.janitor.options import Options
 from tfsteps.janitor.sweep import Count, Sweep
 from tfsteps.kube import access
@@ -56,7 +56,7 @@ class _Janitor:
         ]
         of_platforms = [platform.kind for platform, _ in self._sweeps]
         kinds = [PODS.kind, *(kind.resource.kind for kind in registry.kinds()), *of_platforms]
-        self._metrics = Metrics(kinds, chosen.period)
+        self._metrics = JanitorMetrics(kinds, chosen.period)
 
     def serve(self) -> ExitCode:
         """Make passes until `stopping` is set."""
@@ -94,7 +94,7 @@ class _Janitor:
         self._metrics.finish_pass(of_jobs, time.monotonic() - begun, self._api.server_time() or time.time())
         counts += schedules
         if not counts[0].served:
-            self._say("The cluster knows no kind of job: no operator is installed.")
+            self._say("The cluster serves no supported job kind: no operator is installed.")
         served = [str(count) for count in counts if count.served]
         if self._options.once and served:
             self._say(f"{'; '.join(served)}.")

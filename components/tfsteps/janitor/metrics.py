@@ -14,7 +14,7 @@ _Samples = list[tuple[str, float]]  # labels with braces, empty = none; and the 
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
-class Metrics:
+class JanitorMetrics:
     """The counters and gauges of one janitor since its start."""
 
     def __init__(self, kinds: Iterable[str], period: float) -> None:

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from tfsteps.janitor.metrics import CONTENT_TYPE, Metrics
+from tfsteps.janitor.metrics import CONTENT_TYPE, JanitorMetrics
 
 _CLIENT_SECONDS = 10.0  # how long one read or write may take
 _CLIENTS = 16  # at the same time; each has a thread
@@ -50,7 +50,7 @@ class MetricsServer(http.server.ThreadingHTTPServer):
     daemon_threads = True
     address_family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
 
-    def __init__(self, metrics: Metrics, port: int) -> None:
+    def __init__(self, metrics: JanitorMetrics, port: int) -> None:
         """Bind the port; 0 = a free one. OSError if that is not possible."""
         self.metrics = metrics
         self._free = threading.BoundedSemaphore(_CLIENTS)
@@ -86,7 +86,7 @@ class MetricsServer(http.server.ThreadingHTTPServer):
 
 
 @contextlib.contextmanager
-def serve(metrics: Metrics, port: int) -> Iterator[MetricsServer]:
+def serve(metrics: JanitorMetrics, port: int) -> Iterator[MetricsServer]:
     """Serve metrics within the block. OSError if the port cannot be bound."""
     with MetricsServer(metrics, port) as server:
         threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()

@@ -17,7 +17,7 @@ from tfsteps.kube.errors import ApiError, Stopped
 from tfsteps.kube.logs import PODS
 from tfsteps.kube.metadata import metadata_of
 from tfsteps.kube.resource import Resource
-from tfsteps.runs.events import Replica, replicas_of
+from tfsteps.runs.events import ReplicaName, replicas_of
 from tfsteps.runs.identity import ATTEMPT, MANAGED_BY, RUN_ID, TASK
 from tfsteps.systems.kubernetes.dependents import apply
 from tfsteps.systems.kubernetes.job_kind import JobKind
@@ -84,7 +84,9 @@ class PlatformSweep(Protocol):
 
 
 class Sweep:
-    """One pass. What is asked of the cluster more than once is kept until its end; what is due is looked at anew.
+    """One pass. What is asked of the cluster more than once is kept until its end.
+
+    Each due job is read again before it is deleted.
 
     Ages are computed by the API server's clock, not by this process's. Each deletion names the uid of an object that
     was read a moment ago. So a second pass at the same time is harmless: that the object is gone is no failure.
@@ -146,7 +148,7 @@ class Sweep:
     # --- one job
 
     def _look(self, kind: JobKind, item: _Item) -> None:
-        """Do what is due for a job, if it still is when that one is looked at anew: the list may be minutes old."""
+        """Do what is due for a job, if it still is due when it is read again: the list may be minutes old."""
         self.count.jobs += 1
         try:
             if self._due(kind, item, self._runs, lambda: bool(self._own(kind, item, self._all_pods))):
@@ -248,7 +250,7 @@ class Sweep:
         owners, replicas = self._owner_index.owners(kind, item, candidates), replicas_of(kind.roles(item).items())
         return [pod for pod in candidates if self._is_replica(kind, pod, owners, replicas)]
 
-    def _is_replica(self, kind: JobKind, pod: _Item, owners: Owners, replicas: Sequence[Replica]) -> bool:
+    def _is_replica(self, kind: JobKind, pod: _Item, owners: Owners, replicas: Sequence[ReplicaName]) -> bool:
         meta = pod["metadata"]
         try:
             control = owners.control(meta)

@@ -93,7 +93,7 @@ class EventLoop:
 
     def call_later(self, seconds: float, function: Callable[[], object]) -> None:
         """Call a function after `seconds`. It must not block or raise."""
-        self._tell((time.monotonic() + seconds, next(self._numbers), function))
+        self._post((time.monotonic() + seconds, next(self._numbers), function))
 
     def close(self) -> None:
         """End all threads. Waiting tasks are closed now, running tasks at their next wait."""
@@ -163,12 +163,12 @@ class EventLoop:
                 task.woken = False
                 return True
             task.waits = wait
-        self._tell(task)
+        self._post(task)
         return False
 
     # --- the thread that waits
 
-    def _tell(self, news: "Task | _Timer") -> None:
+    def _post(self, news: "Task | _Timer") -> None:
         with self._lock:
             self._news.append(news)
             first = len(self._news) == 1

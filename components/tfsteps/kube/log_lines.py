@@ -66,7 +66,7 @@ class Partial:
         self._due = 0.0
         self._last = (b"", 0)  # the time stamp and the length of the line that was passed on last
 
-    def see(self, line: bytearray) -> None:
+    def apply(self, line: bytearray) -> None:
         """Pass on `line` if it is due and has grown."""
         if time.monotonic() < self._due:
             return

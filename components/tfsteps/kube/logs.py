@@ -123,7 +123,7 @@ class ContainerLog:
         self._query = {"container": container, "timestamps": "true"}
         self._put = put
         self._closed = closed
-        self._partial = Partial(partial).see if partial else None
+        self._partial = Partial(partial).apply if partial else None
         self._container_state = (restarts, False)  # restarts, ended
         self._gone = False
         self.failing = False

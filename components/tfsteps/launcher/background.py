@@ -19,12 +19,12 @@ from tfsteps.launcher.notify.notifier import webhook_problems
 from tfsteps.launcher.recorder import Observer
 from tfsteps.launcher.signals import on_termination
 from tfsteps.runs import store
-from tfsteps.runs.events import LogLines, PartialLine, Replica
+from tfsteps.runs.events import LogLines, PartialLine, ReplicaName
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.log_segments import GAP, LogReader
 from tfsteps.runs.lost_launcher import ABANDONED
 from tfsteps.runs.status import Status
-from tfsteps.runs.store import Attempt
+from tfsteps.runs.store import AttemptFolder
 from tfsteps.spec import RoleName, SpecError, TrainingJob
 from tfsteps.systems.base import LaunchError, System
 from tfsteps.systems.local import pipeline_lock
@@ -54,7 +54,7 @@ def start(
         SpecError: The job cannot run on this system. Nothing was created.
         LaunchError: It could not be started.
     """
-    if problems := [*system.problems(job), *webhook_problems(job)]:
+    if problems := [*system.spec_problems(job), *webhook_problems(job)]:
         raise SpecError(problems, job.name)
     for attempt in store.attempts(identity.run, identity.task):
         if attempt.alive().yes and (attempt.folder / "job.json").read_bytes() == msgspec.json.encode(job):
@@ -96,7 +96,7 @@ def spawn(run: Callable[[Observer], object]) -> Status:
     return result.status
 
 
-def follow(attempt: Attempt, observers: Sequence[Observer] = (), *, passes_on: bool = True) -> Status:
+def follow(attempt: AttemptFolder, observers: Sequence[Observer] = (), *, passes_on: bool = True) -> Status:
     """Wait until an attempt with a launcher in another process has ended, and return its final status.
 
     Every line is shown, from the first.
@@ -166,7 +166,7 @@ def _stay(run: Callable[[], object], ready_pipe: _ReadyPipe) -> NoReturn:
 # --- waiting
 
 
-def _watch(attempt: Attempt, log: LogReader, observers: Sequence[Observer]) -> Status:
+def _watch(attempt: AttemptFolder, log: LogReader, observers: Sequence[Observer]) -> Status:
     seen: Status | None = None
     while True:
         alive = attempt.alive().yes  # first: what it writes last is read below
@@ -184,7 +184,7 @@ def _watch(attempt: Attempt, log: LogReader, observers: Sequence[Observer]) -> S
         time.sleep(_POLL_SECONDS)
 
 
-def _settled(attempt: Attempt) -> Status:
+def _settled(attempt: AttemptFolder) -> Status:
     """Return the status after the launcher's end: of a killed one once its guard has ended the replicas, if it does."""
     give_up = time.monotonic() + _GUARD_SECONDS
     while True:
@@ -200,5 +200,5 @@ def _settled(attempt: Attempt) -> Status:
 def _line(stamp: str, source: str, text: bytes) -> LogLines:
     name, _, container = source.partition("/")
     role, _, index = name.rpartition("-")
-    replica = Replica(cast("RoleName", role), int(index))
+    replica = ReplicaName(cast("RoleName", role), int(index))
     return LogLines(dt.datetime.fromisoformat(stamp).timestamp(), replica, [text], container=container)

@@ -10,8 +10,8 @@ from tfsteps.runs.events import (
     Event,
     JobChanged,
     LogLines,
-    Replica,
     ReplicaChanged,
+    ReplicaName,
     ReplicaState,
     State,
     Tick,
@@ -84,11 +84,11 @@ class Clock:
         self._admitted = False
         self._ran = False
         self._started = False  # whether all replicas have, at once
-        self._pending: set[Replica] = set()
+        self._pending: set[ReplicaName] = set()
         self._detail = ""
         self._notice_due = _NOTICE_SECONDS
 
-    def see(self, event: Event) -> None:
+    def apply(self, event: Event) -> None:
         """Record an event."""
         if isinstance(event, Tick | UsageSampled) or (isinstance(event, LogLines) and event.sidecar):
             return

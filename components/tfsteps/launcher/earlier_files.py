@@ -9,7 +9,7 @@ import msgspec
 
 from tfsteps.runs.location import Location
 from tfsteps.runs.status import Status
-from tfsteps.runs.store import Attempt
+from tfsteps.runs.store import AttemptFolder
 from tfsteps.spec import TrainingJob, is_uri
 from tfsteps.systems.base import Handle
 from tfsteps.tensorboard.event_files import event_files
@@ -43,7 +43,7 @@ class EarlierFiles(msgspec.Struct, frozen=True):
 
 def origin_of(status: Status, job: TrainingJob, handle: Handle, before: EarlierFiles) -> EventOrigin:
     """Return what tells the event files of a job that was just created or adopted."""
-    recorded = Attempt.of(status.identity).event_origin
+    recorded = AttemptFolder.of(status.identity).event_origin
     if recorded and recorded.job == handle.uid:  # an earlier launcher of this job, which saw the folder before
         return recorded
     return EventOrigin(
@@ -93,7 +93,7 @@ def _events_before(status: Status, job: TrainingJob) -> Mapping[str, int] | None
     else:
         return None
     last = msgspec.structs.replace(identity, attempt=identity.attempt - 1)
-    earlier = Attempt.of(last).event_origin if found and identity.attempt else None
+    earlier = AttemptFolder.of(last).event_origin if found and identity.attempt else None
     return {file.shown: earlier.attempt_of(file) if earlier else UNKNOWN for file in found}
 
 

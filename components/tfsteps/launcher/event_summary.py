@@ -16,7 +16,7 @@ from tfsteps.launcher import metrics
 from tfsteps.launcher.earlier_files import EarlierFiles, written
 from tfsteps.report import curves
 from tfsteps.runs.status import Status
-from tfsteps.runs.store import Attempt
+from tfsteps.runs.store import AttemptFolder
 from tfsteps.spec import TrainingJob, is_uri
 from tfsteps.systems.base import Handle, LaunchError
 from tfsteps.tensorboard.event_curves import EventCurves
@@ -123,7 +123,7 @@ def _set(status: Status, summary: EventSummary) -> None:
     lack = "Curves of the report are not whole" if summary.charts.charts else "The report has no curves"
     status.warnings += [*notes, *(f"{lack}: {text}." for text in more)]
     try:
-        curves.save(summary.charts, Attempt.of(status.identity).curves)
+        curves.save(summary.charts, AttemptFolder.of(status.identity).curves)
     except OSError as error:
         status.warnings.append(f"The curves could not be kept: {error}.")
 

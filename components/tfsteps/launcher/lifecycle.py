@@ -32,9 +32,9 @@ from tfsteps.runs.identity import Identity
 from tfsteps.runs.location import Location
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.runs.status import ReplicaStatus, Status
-from tfsteps.runs.store import Attempt, open_private
+from tfsteps.runs.store import AttemptFolder, open_private
 from tfsteps.spec import SpecError, TrainingJob
-from tfsteps.systems.base import Cause, Handle, LaunchError, Note, StoppedError, System
+from tfsteps.systems.base import Cause, Handle, JobNote, LaunchError, StoppedError, System
 from tfsteps.systems.usage_interval import usage_interval
 from tfsteps.tensorboard.event_growth import EventFileGrowth
 from tfsteps.text.tracebacks import stack, unexpected
@@ -121,7 +121,7 @@ def begin(job: TrainingJob, identity: Identity, system: System, *, base_dir: pat
     _check(job, system)
     places = system.places(job, identity, base_dir)
     status = first_status(job, identity, system, places, "")
-    stop = StopRequests(system, Attempt.of(identity))
+    stop = StopRequests(system, AttemptFolder.of(identity))
     with on_termination(stop.request, stop.signals):
         try:
             handle = system.start(job, identity, places)
@@ -135,7 +135,7 @@ def begin(job: TrainingJob, identity: Identity, system: System, *, base_dir: pat
             with _created():
                 _end(status, _last(handle))
         else:
-            system.note(job, handle.name, handle.uid, Note.DETACHED)
+            system.note(job, handle.name, handle.uid, JobNote.DETACHED)
     return status
 
 
@@ -162,7 +162,7 @@ def resume(
 
 
 def _check(job: TrainingJob, system: System) -> None:
-    if problems := [*system.problems(job), *webhook_problems(job)]:
+    if problems := [*system.spec_problems(job), *webhook_problems(job)]:
         raise SpecError(problems, job.name)
 
 
@@ -182,7 +182,7 @@ def _followed(
     leaves: bool = False,
 ) -> Status:
     """Follow the job that `start` returns to its end, write all records, and return its final status."""
-    stop = StopRequests(system, Attempt.of(first.identity))
+    stop = StopRequests(system, AttemptFolder.of(first.identity))
     notifier = Notifier(job)
     first.warnings += notifier.warnings
     # handle signals before the first status, which names the process to signal, and until all records are written
@@ -245,10 +245,10 @@ def _left(recorder: Recorder) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _claimed(identity: Identity, job: TrainingJob) -> Iterator[tuple[Attempt, LogWriter]]:
+def _claimed(identity: Identity, job: TrainingJob) -> Iterator[tuple[AttemptFolder, LogWriter]]:
     """Create the attempt's folder and lock it for the length of the block."""
     try:
-        attempt = Attempt.of(identity)
+        attempt = AttemptFolder.of(identity)
         lock = attempt.claim()
         with open_private(attempt.folder / "job.json", "wb") as file:
             file.write(msgspec.json.encode(job))
@@ -316,7 +316,7 @@ def _run(
     _identify(status, handle)
     origin = origin_of(status, job, handle, before)
     with contextlib.suppress(OSError):  # then only the live view lacks its values
-        Attempt.of(status.identity).write_event_origin(origin)
+        AttemptFolder.of(status.identity).write_event_origin(origin)
     recorder.save()  # other commands find the job by this record
     records.begin()
     final, ended_by = _follow(job, handle, recorder, stop)
@@ -373,10 +373,10 @@ def _follow(
         for event in handle.events():
             if isinstance(event, JobChanged) and event.state.terminal:
                 return event, ended_by
-            for news in stop.news(recorder.status):
-                recorder.see(news)
-            clock.see(event)
-            recorder.see(event)
+            for news in stop.stop_message(recorder.status):
+                recorder.apply(news)
+            clock.apply(event)
+            recorder.apply(event)
             if isinstance(event, ReplicaChanged) and event.state in _ENDED:
                 _load_report()  # now, while the job system reaches its verdict: later the user would wait
             if not isinstance(event, Tick):
@@ -390,7 +390,7 @@ def _follow(
                 handle.stop(Cause.DEADLINE)
             elif notice := clock.notice():
                 status = recorder.status
-                recorder.see(JobChanged(at=time.time(), state=status.state, reason=status.reason, message=notice))
+                recorder.apply(JobChanged(at=time.time(), state=status.state, reason=status.reason, message=notice))
     raise LaunchError(f"{recorder.status.job}: the job system stopped reporting before the job's end", retryable=True)
 
 

@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from tfsteps.tensorboard.event_curves import Curve, EventCurves
+from tfsteps.tensorboard.event_curves import EventCurve, EventCurves
 from tfsteps.tensorboard.event_files import FilePath
 from tfsteps.tensorboard.event_origin import UNKNOWN, EventOrigin
 
@@ -16,7 +16,7 @@ _EPOCH = "epoch_"  # with which that callback begins its tags
 _RECORDED = ".tfsteps"  # ends the name of a file that `systems.local.startup.keras_history` writes
 
 
-class Metrics(NamedTuple):
+class AttemptMetrics(NamedTuple):
     """The metrics of an attempt.
 
     Attributes:
@@ -28,7 +28,7 @@ class Metrics(NamedTuple):
     notes: dict[str, str]
 
 
-def collect(curves: EventCurves, tags: Mapping[str, str], origin: EventOrigin | None = None) -> Metrics:
+def collect(curves: EventCurves, tags: Mapping[str, str], origin: EventOrigin | None = None) -> AttemptMetrics:
     """Return the last value of each requested metric: the one written last, by TensorBoard's rule.
 
     Args:
@@ -38,7 +38,7 @@ def collect(curves: EventCurves, tags: Mapping[str, str], origin: EventOrigin | 
     """
     if not curves.curves and curves.denied:
         return none_of(tags, f"this user may not read {curves.denied}")
-    metrics = Metrics({}, {})
+    metrics = AttemptMetrics({}, {})
     for metric, tag in tags.items():
         matches = _matches(tag, curves.curves.values())
         last = matches[0].last if len(matches) == 1 else None
@@ -65,13 +65,13 @@ def recorded_tags(curves: EventCurves) -> dict[str, str]:
     return tags
 
 
-def none_of(tags: Iterable[str], why: str) -> Metrics:
+def none_of(tags: Iterable[str], why: str) -> AttemptMetrics:
     """Return no values, and one sentence for all metrics."""
     sentence = f"No value of {', '.join(tags)}: {why}."
-    return Metrics({}, dict.fromkeys(tags, sentence))
+    return AttemptMetrics({}, dict.fromkeys(tags, sentence))
 
 
-def _matches(tag: str, curves: Iterable[Curve]) -> list[Curve]:
+def _matches(tag: str, curves: Iterable[EventCurve]) -> list[EventCurve]:
     """Return the curves named exactly `tag`, else those with this tag in any run; of those of Keras, the training's."""
     curves = list(curves)
     if exact := [curve for curve in curves if curve.name == tag]:
@@ -80,7 +80,7 @@ def _matches(tag: str, curves: Iterable[Curve]) -> list[Curve]:
     return matches[:1] if [curve.run for curve in matches] == _KERAS else matches
 
 
-def _doubts(curve: Curve, file: int, curves: EventCurves, origin: EventOrigin | None) -> Iterable[str]:
+def _doubts(curve: EventCurve, file: int, curves: EventCurves, origin: EventOrigin | None) -> Iterable[str]:
     """Yield what is not known of the last value of a curve, which the file at place `file` has."""
     if trouble := curves.trouble(curve.run, after=file):
         yield f"a later value may be missing, because {'; '.join(trouble)}"
@@ -91,7 +91,7 @@ def _doubts(curve: Curve, file: int, curves: EventCurves, origin: EventOrigin | 
         yield f"{who} wrote it, and attempt {origin.attempt} wrote none"
 
 
-def _why(tag: str, matches: Sequence[Curve], curves: EventCurves, origin: EventOrigin | None) -> str:
+def _why(tag: str, matches: Sequence[EventCurve], curves: EventCurves, origin: EventOrigin | None) -> str:
     if len(matches) == 1:
         curve, last = matches[0], matches[0].last
         if last is None or not curve.exact:

@@ -13,8 +13,8 @@ from tfsteps.text.streams import encodable
 class Printer:
     """Prints log lines as `[worker-1] text` and one line for each change of the job's state.
 
-    Lines of another container than the program's come as `[worker-1/init-data] text`. A reader that goes away costs
-    output, never the job.
+    Lines of another container than the program's come as `[worker-1/init-data] text`. If stdout is closed,
+    output is discarded; the job continues.
     """
 
     def __init__(self, out: TextIO | None = None, title: str = "") -> None:

@@ -18,7 +18,7 @@ from tfsteps.runs.events import (
 )
 from tfsteps.runs.incarnations import Incarnations
 from tfsteps.runs.status import Status, Transition
-from tfsteps.runs.store import Attempt
+from tfsteps.runs.store import AttemptFolder
 from tfsteps.systems.base import LaunchError
 
 _SAVE_SECONDS = 0.2  # between two saved statuses, unless the job's state changes
@@ -48,7 +48,9 @@ class Recorder:
         last_outputs: When each replica printed last, in seconds since the epoch, and what.
     """
 
-    def __init__(self, status: Status, attempt: Attempt, logbook: LogWriter, observers: Sequence[Observer]) -> None:
+    def __init__(
+        self, status: Status, attempt: AttemptFolder, logbook: LogWriter, observers: Sequence[Observer]
+    ) -> None:
         """Write the first status. LaunchError if it cannot be written."""
         self.status = status
         self.logbook = logbook
@@ -64,7 +66,7 @@ class Recorder:
         self.save()
         self._must_be_saved()
 
-    def see(self, event: Event) -> None:
+    def apply(self, event: Event) -> None:
         """Record one event."""
         match event:
             case Tick():
@@ -87,7 +89,7 @@ class Recorder:
 
     def _see_change(self, event: JobChanged | ReplicaChanged) -> None:
         if isinstance(event, ReplicaChanged):
-            self._incarnations.see(event)
+            self._incarnations.apply(event)
         else:
             change_state(self.status, event, self._incarnations.started)
         if isinstance(event, JobChanged) and (event.state is not self._saved or event.state.terminal):
@@ -111,7 +113,7 @@ class Recorder:
         self.status.warnings += [*self.logbook.warnings, *self._usage.warnings]
         self.status.usage = self._usage.roles
         self._write = self._attempt.write_last
-        self.see(event)
+        self.apply(event)
         self._must_be_saved()
 
     def _save_if_due(self) -> None:

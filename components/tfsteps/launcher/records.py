@@ -5,7 +5,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from tfsteps.runs.store import RECORDS, Attempt
+from tfsteps.runs.store import RECORDS, AttemptFolder
 
 if TYPE_CHECKING:
     from tfsteps.runs.record_store import RecordStore
@@ -23,7 +23,7 @@ class RecordKeeper:
     Requests are sent by a thread: a slow address delays nothing but the end of the step, and that by SECONDS at most.
     """
 
-    def __init__(self, attempt: Attempt) -> None:
+    def __init__(self, attempt: AttemptFolder) -> None:
         """Keep the attempt; nothing is done yet."""
         self._attempt = attempt
         self._thread: threading.Thread | None = None

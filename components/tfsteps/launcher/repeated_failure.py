@@ -5,7 +5,7 @@ import time
 import msgspec
 
 from tfsteps.launcher.failure import LastLines
-from tfsteps.runs.events import Replica, ReplicaState
+from tfsteps.runs.events import ReplicaName, ReplicaState
 from tfsteps.runs.status import Incarnation, ReplicaStatus, Status
 from tfsteps.text.failure_patterns import repeatable
 from tfsteps.text.tracebacks import raised
@@ -21,7 +21,7 @@ class RepeatedFailure(msgspec.Struct, frozen=True):
         message: What happened, in one sentence.
     """
 
-    replica: Replica
+    replica: ReplicaName
     message: str
 
 
@@ -54,7 +54,7 @@ class FailureWatch:
                         f"{replica.name} ended with exit code {last.exit_code}, twice by the same exception at the "
                         "same place."
                     )
-                    return RepeatedFailure(Replica(replica.role, replica.index), message)
+                    return RepeatedFailure(ReplicaName(replica.role, replica.index), message)
         return None
 
     def _repeats(self, replica: ReplicaStatus, before: Incarnation, last: Incarnation) -> bool:

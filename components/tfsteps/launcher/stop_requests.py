@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tfsteps.runs.events import JobChanged
 from tfsteps.runs.status import Status
-from tfsteps.runs.store import Attempt
+from tfsteps.runs.store import AttemptFolder
 from tfsteps.systems.base import Cause, Handle, System
 
 _NOTIFY_SECONDS, _NOTIFY_STOPPED_SECONDS, _NOTIFY_KILLED_SECONDS = 10.0, 2.0, 0.1
@@ -24,7 +24,7 @@ class StopRequests:
         signals: The signals that came, in their order.
     """
 
-    def __init__(self, system: System, attempt: Attempt) -> None:
+    def __init__(self, system: System, attempt: AttemptFolder) -> None:
         """Forward to `system`, until there is a job. `attempt` is where `tfsteps stop` notes that it stops the job."""
         self.signals: list[int] = []
         self._requests = 0
@@ -52,7 +52,7 @@ class StopRequests:
         killed = signal.SIGTERM in self.signals and self._system.outlives_launcher
         return _NOTIFY_KILLED_SECONDS if killed else _NOTIFY_STOPPED_SECONDS
 
-    def news(self, status: Status) -> Iterator[JobChanged]:
+    def stop_message(self, status: Status) -> Iterator[JobChanged]:
         """Yield one message: the job is being stopped, why, and how to kill it."""
         if self._announced or not self.signals:
             return

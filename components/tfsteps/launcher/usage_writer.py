@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from tfsteps.runs.store import open_private
-from tfsteps.runs.usage import Note, Sample, UsageSummary, by_role, merged, records
+from tfsteps.runs.usage import Sample, UsageNote, UsageSummary, by_role, merged, records
 from tfsteps.spec import RoleName
 
 LIMIT = 4 << 20
@@ -49,7 +49,7 @@ class UsageWriter:
         try:
             if self._size is None:
                 self._size = self._open()
-            data = _encoded([*samples, *([Note(note)] if note else [])])
+            data = _encoded([*samples, *([UsageNote(note)] if note else [])])
             if self._size + len(data) > self._due:
                 self._merge()
             self._append(data)
@@ -110,7 +110,7 @@ class UsageWriter:
 
     def _write_merged(self, path: pathlib.Path) -> int:
         """Write the records to `path`, those of an interval as one, and return the size in bytes."""
-        notes = {record: None for record in records(self._path) if isinstance(record, Note)}
+        notes = {record: None for record in records(self._path) if isinstance(record, UsageNote)}
         samples = (record for record in records(self._path) if isinstance(record, Sample))
         with open_private(path, "wb") as file:
             file.write(_encoded(notes))
@@ -119,5 +119,5 @@ class UsageWriter:
             return file.tell()
 
 
-def _encoded(items: Iterable[Sample | Note]) -> bytes:
+def _encoded(items: Iterable[Sample | UsageNote]) -> bytes:
     return b"".join([msgspec.json.encode(item) + b"\n" for item in items])

@@ -13,7 +13,7 @@ from tfsteps.report.formats import cpu_seconds, duration, moment, peak_memory, s
 from tfsteps.runs.images import differ, image_line, short
 from tfsteps.runs.inputs import flatten, read_inputs
 from tfsteps.runs.status import Status
-from tfsteps.runs.store import Attempt
+from tfsteps.runs.store import AttemptFolder
 
 _FEWEST = 2
 
@@ -38,7 +38,7 @@ class Compared(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(
-        cls, status: Status, attempt: Attempt | None, notes: Sequence[str] = (), recorded: bytes = b""
+        cls, status: Status, attempt: AttemptFolder | None, notes: Sequence[str] = (), recorded: bytes = b""
     ) -> "Compared":
         """Read the records and the event files of an attempt.
 

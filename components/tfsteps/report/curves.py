@@ -9,7 +9,7 @@ import msgspec
 
 from tfsteps.report.formats import natural
 from tfsteps.runs.status import Status
-from tfsteps.runs.store import Attempt, open_private
+from tfsteps.runs.store import AttemptFolder, open_private
 from tfsteps.spec import is_uri
 from tfsteps.tensorboard import event_curves
 from tfsteps.tensorboard.event_curves import EventCurves, thin
@@ -76,7 +76,7 @@ class Charts(msgspec.Struct, kw_only=True):
 
 def gather(read: EventCurves, preferred: Sequence[str] = (), *, ended: bool = True) -> Charts:
     """Return the curves of event files; tags in `preferred` come first. `ended`: nothing more will be written."""
-    by_tag: dict[str, list[event_curves.Curve]] = {}
+    by_tag: dict[str, list[event_curves.EventCurve]] = {}
     for curve in read.curves.values():
         if curve.last:
             by_tag.setdefault(curve.tag, []).append(curve)
@@ -100,7 +100,7 @@ def gather(read: EventCurves, preferred: Sequence[str] = (), *, ended: bool = Tr
     )
 
 
-def _curve(curve: event_curves.Curve, limit: int) -> Curve:
+def _curve(curve: event_curves.EventCurve, limit: int) -> Curve:
     assert curve.last
     return Curve(
         run=curve.run,
@@ -111,7 +111,7 @@ def _curve(curve: event_curves.Curve, limit: int) -> Curve:
     )
 
 
-def of_attempt(attempt: Attempt, status: Status, preferred: Sequence[str]) -> Charts | None:
+def of_attempt(attempt: AttemptFolder, status: Status, preferred: Sequence[str]) -> Charts | None:
     """Return the curves saved at the job's end, else those that the event files have now; None = they are not read."""
     if (charts := saved(attempt.curves)) is not None:
         return charts

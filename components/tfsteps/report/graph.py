@@ -19,7 +19,7 @@ _MOST_EDGES = 36  # more edges are drawn as a single line
 _CHECKPOINTS = 116.0
 
 
-class Node(msgspec.Struct, frozen=True):
+class ReplicaBox(msgspec.Struct, frozen=True):
     """The box of a replica: its upper left corner, width and height in pixels."""
 
     replica: ReplicaStatus
@@ -43,7 +43,7 @@ class Group(msgspec.Struct, frozen=True):
     """Replicas of the same kind, in rows within a frame."""
 
     title: str
-    nodes: list[Node]
+    nodes: list[ReplicaBox]
     x: float
     y: float
     width: float
@@ -114,7 +114,7 @@ def _group(title: str, replicas: Sequence[ReplicaStatus], x: float, y: float, *,
     for place, replica in enumerate(replicas):
         row, column = divmod(place, columns)
         column = columns - 1 - column if row % 2 else column
-        nodes.append(Node(replica, left + column * (width + gap), top + row * (height + gap), width, height))
+        nodes.append(ReplicaBox(replica, left + column * (width + gap), top + row * (height + gap), width, height))
     inner = columns * (width + gap) - gap
     return Group(
         title,
@@ -161,7 +161,7 @@ def _to_servers(trainers: Group, servers: Group) -> list[Html]:
     ]
 
 
-def _curve(server: Node, trainer: Node) -> Html:
+def _curve(server: ReplicaBox, trainer: ReplicaBox) -> Html:
     top, bottom = server.y + server.height, trainer.y
     half = (top + bottom) / 2
     spots = [(server.middle, top), (server.middle, half), (trainer.middle, half), (trainer.middle, bottom)]
@@ -230,7 +230,7 @@ def _title(group: Group) -> Html:
     return tag("text", group.title, x=group.x + _PAD, y=y, class_="title")
 
 
-def _node(node: Node, decisive_replica: str, blamed: str) -> Html:
+def _node(node: ReplicaBox, decisive_replica: str, blamed: str) -> Html:
     replica = node.replica
     size = 16 if node.width > 120 else 14
     text = node.x + size + 18

@@ -21,7 +21,7 @@ _SHARE = 4  # one part in so many is for init containers and sidecars, if the pr
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
 
 
-class Line(msgspec.Struct, frozen=True):
+class ReportLine(msgspec.Struct, frozen=True):
     """One log line.
 
     Attributes:
@@ -33,7 +33,7 @@ class Line(msgspec.Struct, frozen=True):
     text: str
 
 
-class Tail(msgspec.Struct, frozen=True):
+class LogTail(msgspec.Struct, frozen=True):
     """The end of one replica's log.
 
     Attributes:
@@ -41,11 +41,11 @@ class Tail(msgspec.Struct, frozen=True):
         earlier: Whether there are earlier lines.
     """
 
-    lines: list[Line] = []
+    lines: list[ReportLine] = []
     earlier: bool = False
 
 
-def tails(log: pathlib.Path, replicas: Collection[str]) -> dict[str, Tail]:
+def tails(log: pathlib.Path, replicas: Collection[str]) -> dict[str, LogTail]:
     """Return the end of the log of each replica, by name; without lines if there is no log file.
 
     The program of a replica comes first: its init containers and sidecars share what it leaves, or a quarter.
@@ -82,7 +82,7 @@ class _Replica:
         """Whether earlier lines of the program are not needed."""
         return b"" in self._dropped
 
-    def tail(self, room: int, *, whole: bool) -> Tail:
+    def tail(self, room: int, *, whole: bool) -> LogTail:
         """Return as many of the last lines as fit in `room` characters; `whole` = earlier lines were looked for."""
         program, *others = [_fitted(container, lines) for container, lines in self._lines.items()]
         used = sum(map(_size, others))
@@ -94,25 +94,25 @@ class _Replica:
             left, left_lines = left - _size(shown), left_lines - len(shown)
             chosen = chosen + shown
         cut = bool(self._dropped) or len(chosen) < sum(map(len, self._lines.values()))
-        return Tail([line for _, line in sorted(chosen, key=lambda item: -item[0])], earlier=cut or not whole)
+        return LogTail([line for _, line in sorted(chosen, key=lambda item: -item[0])], earlier=cut or not whole)
 
 
-def _fitted(container: bytes, lines: Sequence[tuple[int, bytes, bytes]]) -> list[tuple[int, Line]]:
+def _fitted(container: bytes, lines: Sequence[tuple[int, bytes, bytes]]) -> list[tuple[int, ReportLine]]:
     """Return lines as they are shown, with their positions."""
     prefix = f"[{container.decode(errors='replace')}] " if container else ""
     return [
-        (position, Line(at.decode(errors="replace")[11:23], _cut(prefix + plain(text.decode(errors="replace")))))
+        (position, ReportLine(at.decode(errors="replace")[11:23], _cut(prefix + plain(text.decode(errors="replace")))))
         for position, at, text in lines
     ]
 
 
-def _size(lines: Sequence[tuple[int, Line]]) -> int:
+def _size(lines: Sequence[tuple[int, ReportLine]]) -> int:
     return sum(len(line.text) + _HEAD for _, line in lines)
 
 
-def _first(lines: Sequence[tuple[int, Line]], room: int, most: int) -> list[tuple[int, Line]]:
+def _first(lines: Sequence[tuple[int, ReportLine]], room: int, most: int) -> list[tuple[int, ReportLine]]:
     """Return the first of `lines` that fit in `room` characters, at most `most`, but at least one."""
-    chosen: list[tuple[int, Line]] = []
+    chosen: list[tuple[int, ReportLine]] = []
     for item in lines[: max(most, 1)]:
         room -= len(item[1].text) + _HEAD
         if room < 0 and chosen:

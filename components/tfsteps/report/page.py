@@ -9,17 +9,17 @@ from tfsteps.report.document import document, save
 from tfsteps.report.formats import plural, size
 from tfsteps.report.graph import graph
 from tfsteps.report.html import Html, join, tag
-from tfsteps.report.logs import Tail, tails
+from tfsteps.report.logs import LogTail, tails
 from tfsteps.report.replicas import notable, panels
 from tfsteps.report.timeline import extent, timeline
 from tfsteps.report.usage import usage
 from tfsteps.runs.log_segments import segments
 from tfsteps.runs.status import ReplicaStatus, Status
-from tfsteps.runs.store import Attempt
+from tfsteps.runs.store import AttemptFolder
 from tfsteps.spec import ROLES, Strategy
 
 
-def search(attempt: Attempt, tails: Mapping[str, Tail]) -> Html | None:
+def search(attempt: AttemptFolder, tails: Mapping[str, LogTail]) -> Html | None:
     """Return the search box and a note; None if the page has no line of the log."""
     lines = sum(len(tail.lines) for tail in tails.values())
     if not lines:
@@ -34,7 +34,7 @@ def search(attempt: Attempt, tails: Mapping[str, Tail]) -> Html | None:
     )
 
 
-def _note(attempt: Attempt, lines: int, *, cut: bool) -> Html:
+def _note(attempt: AttemptFolder, lines: int, *, cut: bool) -> Html:
     paths = [attempt.log, *[segment.path for segment in segments(attempt.log)]]
     amount = size(sum(path.stat().st_size for path in paths if path.exists()))
     start = f"The page has the last lines of each replica, {lines:,} in all." if cut else f"{plural(lines, 'line')}."
@@ -42,7 +42,7 @@ def _note(attempt: Attempt, lines: int, *, cut: bool) -> Html:
     return join([f"{start} The whole log, {amount}, is ", *files, "."])
 
 
-def write(attempt: Attempt) -> pathlib.Path:
+def write(attempt: AttemptFolder) -> pathlib.Path:
     """Write the report of an attempt from its records, and return its path.
 
     If a part is missing (the log, the event files, the job description), the report says so.
@@ -54,7 +54,7 @@ def write(attempt: Attempt) -> pathlib.Path:
     return attempt.report
 
 
-def _page(attempt: Attempt) -> str:
+def _page(attempt: AttemptFolder) -> str:
     status = attempt.status()
     status.replicas.sort(key=lambda replica: (ROLES.index(replica.role), replica.index))
     job = Description.read(attempt.folder / "job.json")
@@ -83,7 +83,7 @@ def _page(attempt: Attempt) -> str:
     return document(sections.title(status, job.name), sections.colour(status.state), body, charts)
 
 
-def _replicas(attempt: Attempt, status: Status, shown: Sequence[ReplicaStatus], opened: str) -> Html:
+def _replicas(attempt: AttemptFolder, status: Status, shown: Sequence[ReplicaStatus], opened: str) -> Html:
     ends = tails(attempt.log, [replica.name for replica in shown])
     sentences = filter(None, [endings.peer_lost(status), endings.stopped(status)])
     return tag(

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tfsteps.report.formats import UNKNOWN, badge, duration, ended_with, plural, size
 from tfsteps.report.html import Html, tag
-from tfsteps.report.logs import Tail
+from tfsteps.report.logs import LogTail
 from tfsteps.runs.events import ReplicaState
 from tfsteps.runs.status import Incarnation, ReplicaStatus
 
@@ -27,7 +27,7 @@ def notable(replicas: Sequence[ReplicaStatus], decisive_replica: str, limit: int
     return [replica for replica in replicas if replica.name in kept]
 
 
-def panels(replicas: Sequence[ReplicaStatus], tails: Mapping[str, Tail], start: float, opened: str) -> Html:
+def panels(replicas: Sequence[ReplicaStatus], tails: Mapping[str, LogTail], start: float, opened: str) -> Html:
     """Return the panels; those of a role with many replicas are in one more panel.
 
     Args:
@@ -41,7 +41,7 @@ def panels(replicas: Sequence[ReplicaStatus], tails: Mapping[str, Tail], start: 
         by_role.setdefault(replica.role, []).append(replica)
     parts: list[Html] = []
     for role, members in by_role.items():
-        drawn = [_panel(replica, tails.get(replica.name, Tail()), start, opened) for replica in members]
+        drawn = [_panel(replica, tails.get(replica.name, LogTail()), start, opened) for replica in members]
         parts += [_role(role, members, drawn, opened)] if len(members) > _GROUPED else drawn
     return tag("div", *parts, class_="replicas")
 
@@ -62,7 +62,7 @@ def _role(role: str, replicas: Sequence[ReplicaStatus], drawn: Sequence[Html], o
     return tag("details", summary, inside, class_="role", open=any(replica.name == opened for replica in replicas))
 
 
-def _panel(replica: ReplicaStatus, tail: Tail, start: float, opened: str) -> Html:
+def _panel(replica: ReplicaStatus, tail: LogTail, start: float, opened: str) -> Html:
     summary = tag(
         "summary",
         tag("span", replica.name, class_="name"),
@@ -123,7 +123,7 @@ def _cells(kind: str, texts: Iterable[str]) -> Html:
     return tag("tr", *[tag(kind, text, scope="col" if kind == "th" else None) for text in texts])
 
 
-def last_lines(name: str, tail: Tail) -> Html:
+def last_lines(name: str, tail: LogTail) -> Html:
     """Return the end of the log of a replica or a step, with what is left out."""
     if not tail.lines:
         far = f"The lines of {name} are too far from the end of the log file."

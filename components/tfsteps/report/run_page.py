@@ -11,7 +11,7 @@ from tfsteps.report.html import Html, join, tag
 from tfsteps.report.logs import plain, tails
 from tfsteps.report.replicas import last_lines
 from tfsteps.report.run_steps import RunSteps, Try, run_steps
-from tfsteps.report.timeline import Extent, axis, row
+from tfsteps.report.timeline import TimelineRange, axis, row
 from tfsteps.runs import store
 from tfsteps.runs.events import State
 from tfsteps.runs.pipeline_record import STEP, PipelineRecord
@@ -109,13 +109,13 @@ def _link(item: Try, text: str) -> Html | str:
 
 def _timeline(run: RunSteps, tries: Sequence[Try]) -> Html:
     known = [at for item in tries for at in (item.started, item.ended) if at is not None]
-    whole = Extent(run.created, max([0.1, *[at - run.created for at in [*known, run.ended or run.created]]]))
+    whole = TimelineRange(run.created, max([0.1, *[at - run.created for at in [*known, run.ended or run.created]]]))
     rows = [axis(whole), *[_row(item, whole) for item in tries]]
     dense = " dense" if len(tries) > 16 else ""
     return tag("div", *rows, class_=f"timeline of-steps{dense}", role="region", aria_label="Timeline", tabindex=0)
 
 
-def _row(item: Try, whole: Extent) -> Html:
+def _row(item: Try, whole: TimelineRange) -> Html:
     name = item.step + (f" ({item.attempt})" if item.attempt else "")
     label = tag(
         "span", icon(item.state), tag("span", _link(item, name), class_="text"), class_=f"is-{item.state}", title=name

@@ -11,7 +11,7 @@ from tfsteps.runs import store
 from tfsteps.runs.events import State
 from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.runs.status import Status
-from tfsteps.runs.store import Attempt
+from tfsteps.runs.store import AttemptFolder
 
 _WORST_FIRST = (State.FAILED, State.LOST, State.CANCELLED)
 
@@ -92,7 +92,7 @@ def run_steps(run: str) -> RunSteps:
     )
 
 
-def _job(attempt: Attempt, status: Status) -> Try:
+def _job(attempt: AttemptFolder, status: Status) -> Try:
     relative = f"{attempt.folder.parent.name}/{attempt.folder.name}/{attempt.report.name}"
     return Try(
         step=status.identity.task,
@@ -139,7 +139,7 @@ def _state(run: str, record: PipelineRecord | None, tries: Sequence[Try]) -> tup
         return record.state, record.message
     folder = store.pipeline_folder(run)
     if folder.exists():
-        alive = Attempt(folder).alive()
+        alive = AttemptFolder(folder).alive()
         if alive.yes:
             return State.RUNNING, ""
         if alive.unknown:

@@ -12,7 +12,7 @@ from tfsteps.report.logs import plain
 from tfsteps.runs.events import State
 from tfsteps.runs.output_paths import filled
 from tfsteps.runs.status import FailureSummary, Status
-from tfsteps.runs.store import Attempt
+from tfsteps.runs.store import AttemptFolder
 
 _COLOURS = {State.SUCCEEDED: "#1a7f4b", State.CANCELLED: "#b25e09", State.RUNNING: "#2563c9"}
 _RED = "#c62f35"
@@ -191,7 +191,7 @@ def figures(scalar_charts: Charts, runs: Sequence[str]) -> Html:
     return tag("div", tag("div", *drawn, class_="charts"), *notes, csv)
 
 
-def outputs(status: Status, attempt: Attempt) -> Html:
+def outputs(status: Status, attempt: AttemptFolder) -> Html:
     """Return a table of the metrics and of the paths and addresses of all outputs."""
     url = hidden(status.tensorboard_url)
     safe = url.startswith(("http://", "https://"))

@@ -16,7 +16,7 @@ _DAY = 86400.0
 _STEPS = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, _DAY]
 
 
-class Extent(msgspec.Struct, frozen=True):
+class TimelineRange(msgspec.Struct, frozen=True):
     """Start of the timeline, in seconds since the epoch, and its length in seconds, greater than 0."""
 
     start: float
@@ -37,7 +37,7 @@ class Extent(msgspec.Struct, frozen=True):
         return f"left:{number(left)}%;width:{number(max(0.0, self.share(end) - left))}%"
 
 
-def extent(status: Status) -> Extent:
+def extent(status: Status) -> TimelineRange:
     """Return the time from the creation of the job to its last recorded event."""
     incarnations = [incarnation for replica in status.replicas for incarnation in replica.incarnations]
     known = [incarnation.started for incarnation in incarnations] + [
@@ -45,7 +45,7 @@ def extent(status: Status) -> Extent:
     ]
     known += [transition.at for transition in status.transitions] + ([status.ended] if status.ended else [])
     start = status.created or min(known, default=0.0)
-    return Extent(start, max([0.1, *[at - start for at in known]]))
+    return TimelineRange(start, max([0.1, *[at - start for at in known]]))
 
 
 def timeline(status: Status, replicas: Sequence[ReplicaStatus]) -> Html:
@@ -61,7 +61,7 @@ def row(label: Html, *inside: Html, kind: str = "") -> Html:
     return tag("div", tag("div", label, class_="label"), tag("div", *inside, class_="track"), class_=f"row {kind}")
 
 
-def axis(whole: Extent) -> Html:
+def axis(whole: TimelineRange) -> Html:
     """Return the line with the times."""
     length = whole.length
     step = next((step for step in _STEPS if length / step <= _TICKS), 0.0)
@@ -73,7 +73,7 @@ def axis(whole: Extent) -> Html:
     return row(tag("span", "Since creation", class_="quiet"), *ticks, kind="axis")
 
 
-def _job(status: Status, whole: Extent) -> Html:
+def _job(status: Status, whole: TimelineRange) -> Html:
     changes = status.transitions[-_STATES:]
     bars = []
     ends = [*[change.at for change in changes[1:]], whole.end]
@@ -88,7 +88,7 @@ def _job(status: Status, whole: Extent) -> Html:
     return row(tag("span", icon(status.state), "Job", class_=f"is-{status.state}"), *bars, kind="job")
 
 
-def _replica(replica: ReplicaStatus, whole: Extent) -> Html:
+def _replica(replica: ReplicaStatus, whole: TimelineRange) -> Html:
     first = max(0, len(replica.incarnations) - _BARS)
     bars = [_bar(replica, place, whole) for place in range(first, len(replica.incarnations))]
     if not bars:
@@ -99,7 +99,7 @@ def _replica(replica: ReplicaStatus, whole: Extent) -> Html:
     return row(label, *bars)
 
 
-def _bar(replica: ReplicaStatus, place: int, whole: Extent) -> Html:
+def _bar(replica: ReplicaStatus, place: int, whole: TimelineRange) -> Html:
     incarnation = replica.incarnations[place]
     count = f", start {place + 1} of {len(replica.incarnations)}" if len(replica.incarnations) > 1 else ""
     tip = "\n".join([f"{replica.name}{count}", *details(incarnation, whole.start)])

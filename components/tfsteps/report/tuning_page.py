@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from tfsteps.report import sections
 from tfsteps.report.document import document
 from tfsteps.report.html import Html, number, tag
-from tfsteps.tuning.recommendation import Advice, Tuning, range_of, rounded_use, written
+from tfsteps.tuning.recommendation import Advice, TaskTuning, range_of, rounded_use, written
 
 _COLOUR = "#68737f"
 _WIDTH, _LEFT, _RIGHT, _ROW, _TOP = 720.0, 190.0, 110.0, 20.0, 26.0
 _HEADS = ("Role", "Resource", "Request~limit", "Largest use", "Recommended", "Why")
 
 
-def page(name: str, tunings: Sequence[Tuning]) -> str:
+def page(name: str, tunings: Sequence[TaskTuning]) -> str:
     """Return the page of a pipeline's or job's tasks, as HTML."""
     body = [
         tag("header", tag("p", "tfsteps tuning", class_="kind"), tag("h1", name), class_="comparison"),
@@ -21,7 +21,7 @@ def page(name: str, tunings: Sequence[Tuning]) -> str:
     return document(f"{name} · tuning · tfsteps", _COLOUR, body, ())
 
 
-def _task(tuning: Tuning) -> Html:
+def _task(tuning: TaskTuning) -> Html:
     rows = [
         (
             advice.role,

@@ -9,7 +9,7 @@ from tfsteps.report.curves import Point
 from tfsteps.report.formats import UNKNOWN, size
 from tfsteps.report.html import Html, tag
 from tfsteps.report.usage_chart import UsageChart, UsageCurve, figure
-from tfsteps.runs.store import Attempt
+from tfsteps.runs.store import AttemptFolder
 from tfsteps.runs.usage import ReplicaUsage, Sample, Usage, UsageSummary
 from tfsteps.spec import Resources, RoleName
 
@@ -86,7 +86,7 @@ _MEASURES = (
 )
 
 
-def usage(attempt: Attempt) -> Html | None:
+def usage(attempt: AttemptFolder) -> Html | None:
     """Return what is notable, the curves of each role, and a table; None if nothing was recorded."""
     recorded = Usage.read(attempt.folder)
     notes = [tag("p", note, class_="note") for note in recorded.notes]

@@ -274,7 +274,7 @@ def _unusable(root: pathlib.Path, entry: os.DirEntry[str]) -> str:
         target = pathlib.Path(entry.path).resolve()
         if not target.is_relative_to(root):
             return "link that leads out of the folder"
-        return "" if target.exists() else "link that leads nowhere"
+        return "" if target.exists() else "broken link"
     return "" if entry.is_dir() or entry.is_file() else "not a regular file"
 
 

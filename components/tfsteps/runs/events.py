@@ -53,7 +53,7 @@ class ReplicaState(enum.StrEnum):
     UNKNOWN = "unknown"  # the launcher was killed, and the replica may still run; or its pod is gone
 
 
-class Replica(msgspec.Struct, frozen=True, order=True):
+class ReplicaName(msgspec.Struct, frozen=True, order=True):
     """The name of one replica. `str()` returns `worker-1`, the prefix of its log lines."""
 
     role: RoleName
@@ -74,9 +74,9 @@ class _Counted(Protocol):
     def replicas(self) -> int: ...
 
 
-def replicas_of(roles: Iterable[tuple[RoleName, _Counted]]) -> list[Replica]:
+def replicas_of(roles: Iterable[tuple[RoleName, _Counted]]) -> list[ReplicaName]:
     """Return the replicas of all roles; `roles` are pairs of role name and role, and their order is kept."""
-    return [Replica(name, index) for name, role in roles for index in range(role.replicas)]
+    return [ReplicaName(name, index) for name, role in roles for index in range(role.replicas)]
 
 
 class JobChanged(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,7 +94,7 @@ class JobChanged(msgspec.Struct, frozen=True, kw_only=True):
     state: State
     reason: str = ""
     message: str = ""
-    replica: "Replica | None" = None
+    replica: "ReplicaName | None" = None
 
 
 class ReplicaChanged(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,7 +119,7 @@ class ReplicaChanged(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     at: float
-    replica: Replica
+    replica: ReplicaName
     state: ReplicaState
     restarts: int = 0
     exit_code: int | None = None
@@ -150,7 +150,7 @@ class LogLines(msgspec.Struct, frozen=True):
     """
 
     at: float
-    replica: Replica
+    replica: ReplicaName
     texts: list[bytes]
     stamps: list[bytes] = []
     incarnation: int | None = None
@@ -163,7 +163,7 @@ class LogLines(msgspec.Struct, frozen=True):
         return f"{self.replica}/{self.container}" if self.container else str(self.replica)
 
 
-def one_line(at: float, replica: Replica, text: bytes, container: str = "") -> LogLines:
+def one_line(at: float, replica: ReplicaName, text: bytes, container: str = "") -> LogLines:
     """Return a block of one line."""
     return LogLines(at, replica, [text], container=container)
 
@@ -178,11 +178,11 @@ class PartialLine(msgspec.Struct, frozen=True):
     """
 
     at: float
-    replica: Replica
+    replica: ReplicaName
     text: bytes
 
     @classmethod
-    def of(cls, at: float, replica: Replica, printed: bytes) -> "PartialLine":
+    def of(cls, at: float, replica: ReplicaName, printed: bytes) -> "PartialLine":
         """Return the event for the bytes `printed` since the last newline."""
         return cls(at, replica, printed.rstrip(b"\r").rpartition(b"\r")[2][:_SHOWN_BYTES])
 

@@ -21,7 +21,7 @@ class Incarnations:
         """Latest first start of a replica, in seconds since the epoch, from the job system; None if any is missing."""
         return max(self._starts.values(), default=None) if len(self._starts) == len(self._replicas) else None
 
-    def see(self, event: ReplicaChanged) -> None:
+    def apply(self, event: ReplicaChanged) -> None:
         """Apply the change of a replica. KeyError if the job has no such replica."""
         name = event.replica.role, event.replica.index
         if event.started is not None:

@@ -14,7 +14,7 @@ _MARK, _STACKS = HEADER.encode(), (FATAL.encode(), STACK.encode())
 _KEPT = 2  # incarnations of a replica
 
 
-class Tail:
+class LastLines:
     """Keeps the last lines of one incarnation of a replica."""
 
     def __init__(self) -> None:
@@ -59,14 +59,14 @@ class Tails:
 
     def __init__(self) -> None:
         """Start without lines."""
-        self._tails: dict[str, dict[int, Tail]] = {}  # by source and incarnation
+        self._tails: dict[str, dict[int, LastLines]] = {}  # by source and incarnation
 
     def add(self, lines: LogLines) -> None:
         """Add lines; lines without an incarnation belong to the newest one."""
         tails = self._tails.setdefault(lines.source, {})
         newest = max(tails, default=0)
         number = newest if lines.incarnation is None else lines.incarnation
-        tails.setdefault(number, Tail()).add(lines.texts)
+        tails.setdefault(number, LastLines()).add(lines.texts)
         if len(tails) > _KEPT:
             del tails[min(tails)]
 

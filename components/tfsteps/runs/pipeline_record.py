@@ -9,7 +9,7 @@ import msgspec
 
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.runs.events import State
-from tfsteps.runs.store import Attempt, make_private, open_private, pipeline_folder, run_folder
+from tfsteps.runs.store import AttemptFolder, make_private, open_private, pipeline_folder, run_folder
 
 STEP = "step-0"
 """The source of all lines in the log of a step; no replica has this name."""
@@ -52,7 +52,7 @@ class StepRecord(msgspec.Struct, kw_only=True):
         return f"exit code {self.exit_code}" + (f": {self.message}" if self.message else "")
 
 
-class Submission(msgspec.Struct, kw_only=True):
+class LocalSubmission(msgspec.Struct, kw_only=True):
     """What a pipeline on this machine was started with, for `tfsteps rerun`.
 
     Attributes:
@@ -73,7 +73,7 @@ class Submission(msgspec.Struct, kw_only=True):
             file.write(msgspec.json.encode(self))
 
     @classmethod
-    def read(cls, run: str) -> "Submission | None":
+    def read(cls, run: str) -> "LocalSubmission | None":
         """Return that of a run; None if it is missing or cannot be read."""
         try:
             return msgspec.json.decode((pipeline_folder(run) / "submission.json").read_bytes(), type=cls)
@@ -124,7 +124,9 @@ class PipelineRecord(msgspec.Struct, kw_only=True):
         ended, and `unknown` if that is not known.
         """
         try:
-            alive = Attempt(pipeline_folder(run)).alive()  # first: its end is recorded before the lock is released
+            alive = AttemptFolder(
+                pipeline_folder(run)
+            ).alive()  # first: its end is recorded before the lock is released
             record = msgspec.json.decode((run_folder(run) / "pipeline.json").read_bytes(), type=cls)
         except (OSError, *NOT_READABLE):
             return None

@@ -24,7 +24,7 @@ from tfsteps.runs import mlflow_records, store
 from tfsteps.runs.identity import short_hash
 from tfsteps.runs.log_segments import Segment, segments
 from tfsteps.runs.mlflow_records import MlflowRecords
-from tfsteps.runs.store import RECORDS, Attempt, open_private
+from tfsteps.runs.store import RECORDS, AttemptFolder, open_private
 from tfsteps.runs.stored_files import StoredFile, check_time
 from tfsteps.spec import is_uri
 
@@ -116,7 +116,7 @@ class RecordStore:
         with _one_line(self.address):
             self._files = _open(settings)
 
-    def put(self, attempt: Attempt, until: float) -> None:
+    def put(self, attempt: AttemptFolder, until: float) -> None:
         """Store the files of an attempt that exist.
 
         Args:
@@ -149,7 +149,7 @@ class RecordStore:
                 for copied in [pool.submit(self._copy, file, home) for file in wanted]:
                     copied.result()
             for folder in folders:
-                Attempt(home / folder).mark_copied(self.address)
+                AttemptFolder(home / folder).mark_copied(self.address)
             _set_times(home, listed)
 
     def _copy(self, stored: StoredFile, home: pathlib.Path) -> None:
@@ -243,7 +243,7 @@ def _one_line(address: str) -> Iterator[None]:
         raise RecordError(f"{address}: {str(error).partition(chr(10))[0][:_REASON_CHARACTERS]}") from error
 
 
-def _contents(attempt: Attempt) -> Iterator[tuple[str, bytes]]:
+def _contents(attempt: AttemptFolder) -> Iterator[tuple[str, bytes]]:
     for name in FILES:
         with contextlib.suppress(FileNotFoundError):
             yield name, (attempt.folder / name).read_bytes()

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 import msgspec
 
 from tfsteps.runs import store
-from tfsteps.runs.store import Attempt
+from tfsteps.runs.store import AttemptFolder
 
 _PIPELINE = "its pipeline is running; press Ctrl-C in its terminal, or wait for its end"
 _REMOVED = ".removed-"  # `store.quote` returns no name that begins with a dot
@@ -122,7 +122,7 @@ def _check(run: str, *folders: pathlib.Path) -> None:
 
 
 def _check_released(run: str, folder: pathlib.Path, running: str) -> None:
-    alive = Attempt(folder).alive()
+    alive = AttemptFolder(folder).alive()
     if alive.yes:
         raise InUseError(run, running)
     if alive.unknown:

@@ -44,7 +44,7 @@ class RunRecords(msgspec.Struct, frozen=True):
         return next(filter(may_continue, self.statuses), None)
 
 
-class Decision(msgspec.Struct, frozen=True):
+class RetentionDecision(msgspec.Struct, frozen=True):
     """Whether a run is kept.
 
     Attributes:
@@ -77,7 +77,9 @@ def read_records(run: str) -> RunRecords:
     return RunRecords(run, statuses, pipeline, problem, in_use)
 
 
-def decide(runs: Sequence[RunRecords], now: float, older_than: float | None, keep: int | None) -> list[Decision]:
+def decide(
+    runs: Sequence[RunRecords], now: float, older_than: float | None, keep: int | None
+) -> list[RetentionDecision]:
     """Return the decision about each run, the newest first.
 
     Args:
@@ -92,22 +94,22 @@ def decide(runs: Sequence[RunRecords], now: float, older_than: float | None, kee
 
 def _decisions(
     runs: Sequence[RunRecords], now: float, older_than: float | None, keep: int | None
-) -> Iterator[Decision]:
+) -> Iterator[RetentionDecision]:
     position = 0  # among the ended runs
     for records in runs:
         if unfinished := _unfinished(records):
-            yield Decision(records, unfinished)
+            yield RetentionDecision(records, unfinished)
             continue
         position += 1
         age = now - (records.ended or 0.0)
         if age < -_CLOCK_SECONDS:
-            yield Decision(records, "its end is in the future: check the clock of this machine")
+            yield RetentionDecision(records, "its end is in the future: check the clock of this machine")
         elif keep is not None and position <= keep:
-            yield Decision(records, f"it is one of the newest {keep}")
+            yield RetentionDecision(records, f"it is one of the newest {keep}")
         elif older_than is not None and age <= older_than:
-            yield Decision(records, "it ended too recently")
+            yield RetentionDecision(records, "it ended too recently")
         else:
-            yield Decision(records)
+            yield RetentionDecision(records)
 
 
 def _unfinished(records: RunRecords) -> str:

@@ -97,7 +97,7 @@ def using(home: pathlib.Path) -> Iterator[None]:
         _home.reset(token)
 
 
-class Attempt:
+class AttemptFolder:
     """The folder of one attempt.
 
     Attributes:
@@ -109,7 +109,7 @@ class Attempt:
         self.folder = folder
 
     @classmethod
-    def of(cls, identity: Identity) -> "Attempt":
+    def of(cls, identity: Identity) -> "AttemptFolder":
         """Return the attempt of `identity`; its folder need not exist."""
         return cls(task_folder(identity.run, identity.task) / str(identity.attempt))
 
@@ -348,7 +348,7 @@ def locked(folder: pathlib.Path) -> Lock:
     return Lock(folder, wait=True)  # for `alive` of another process, which locks it for a moment
 
 
-def attempts(run: str, task: str | None = None) -> list[Attempt]:
+def attempts(run: str, task: str | None = None) -> list[AttemptFolder]:
     """Return the attempts of a run, or of one of its tasks, ordered by task and attempt; empty if there are none."""
     root = run_folder(run)
     folders = [root / quote(task)] if task else sorted(root.iterdir()) if root.is_dir() else []
@@ -357,7 +357,7 @@ def attempts(run: str, task: str | None = None) -> list[Attempt]:
         children = folder.iterdir() if folder.is_dir() else ()
         numbered = [child for child in children if re.fullmatch("[0-9]{1,9}", child.name)]
         result += [
-            Attempt(child)
+            AttemptFolder(child)
             for child in sorted(numbered, key=lambda child: int(child.name))
             if (child / "status.json").exists()
         ]

@@ -67,13 +67,13 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.window if self.period is None else self.period
 
 
-class Note(msgspec.Struct, frozen=True):
+class UsageNote(msgspec.Struct, frozen=True):
     """Why there are no samples, or no further ones, in one sentence."""
 
     note: str
 
 
-_SAMPLE, _NOTE = msgspec.json.Decoder(Sample), msgspec.json.Decoder(Note)
+_SAMPLE, _NOTE = msgspec.json.Decoder(Sample), msgspec.json.Decoder(UsageNote)
 
 
 class UsageSummary(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -167,7 +167,7 @@ class Usage(msgspec.Struct, kw_only=True):
         usages: dict[tuple[str, str], ReplicaUsage] = {}
         notes: list[str] = []
         for record in records(folder / "usage.jsonl"):
-            if isinstance(record, Note):
+            if isinstance(record, UsageNote):
                 notes += [] if record.note in notes else [record.note]
                 continue
             usage = usages.setdefault(
@@ -209,7 +209,7 @@ def role_of(replica: str) -> RoleName:
     return cast("RoleName", replica.rpartition("-")[0])
 
 
-def records(path: pathlib.Path) -> Iterator[Sample | Note]:
+def records(path: pathlib.Path) -> Iterator[Sample | UsageNote]:
     """Yield the records of a file, which need not exist; lines that a full disk or a crash has damaged are skipped."""
     try:
         file = path.open("rb")

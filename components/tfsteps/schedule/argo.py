@@ -15,7 +15,7 @@ NAME_LENGTH = 52  # Argo appends the time to the name of each run, which must be
 _DATE = re.compile(r"(?:\{\{= )?now\(\) >= date\('([^']*)'\)(?: \}\})?")  # as `cron_workflow` writes it
 
 
-def problems(schedule: Schedule) -> list[Problem]:
+def schedule_problems(schedule: Schedule) -> list[Problem]:
     """Return a problem for each field of `schedule` that a CronWorkflow cannot express."""
     return list(_problems(schedule))
 

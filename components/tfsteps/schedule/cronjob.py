@@ -18,7 +18,7 @@ from tfsteps.schedule.submitter import JOB_NAME, JOB_UID
 from tfsteps.schedule.types import Schedule
 from tfsteps.spec.problems import Problem, problem
 
-__all__ = ["FILE", "NAME", "NAME_LENGTH", "fires", "objects", "problems"]
+__all__ = ["FILE", "NAME", "NAME_LENGTH", "fires", "objects", "schedule_problems"]
 
 NAME = "a Kubernetes CronJob"
 FILE = "workflow.json"
@@ -30,7 +30,7 @@ _TRIES = 3
 _UNCAUGHT = 1  # exit code of Python for an error that nobody handled, such as an image without tfsteps
 
 
-def problems(schedule: Schedule) -> list[Problem]:
+def schedule_problems(schedule: Schedule) -> list[Problem]:
     """Return a problem for each field of `schedule` that a CronJob cannot express."""
     return list(_problems(schedule))
 

@@ -12,7 +12,7 @@ from tfsteps.json_errors import NOT_READABLE
 from tfsteps.schedule.argo import NAME_LENGTH
 from tfsteps.schedule.cronjob import FILE
 from tfsteps.schedule.parse import from_plain
-from tfsteps.schedule.rules import State
+from tfsteps.schedule.rules import RuleState
 from tfsteps.schedule.run_settings import run_spec
 from tfsteps.schedule.types import Schedule
 
@@ -88,10 +88,10 @@ def read(item: Mapping[str, Any]) -> tuple[Schedule, dict[str, Any]]:
     return from_plain(described.spec, SCHEDULE_FILE), workflow
 
 
-def state_of(item: Mapping[str, Any]) -> State | None:
+def state_of(item: Mapping[str, Any]) -> RuleState | None:
     """Return what was decided of a schedule; None = nothing yet. ValueError if that cannot be read."""
     text = (item["metadata"].get("annotations") or {}).get(STATE)
     try:
-        return msgspec.json.decode(text, type=State) if text is not None else None
+        return msgspec.json.decode(text, type=RuleState) if text is not None else None
     except NOT_READABLE as error:
         raise ValueError(f"the annotation {STATE} cannot be read: {error}") from error

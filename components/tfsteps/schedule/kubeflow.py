@@ -23,7 +23,7 @@ MOST_AT_ONCE = 10
 """How many runs of a schedule may overlap; Kubeflow Pipelines reduces greater numbers to this one."""
 
 
-def problems(schedule: Schedule, now: float, server_timezone: str = "UTC") -> list[Problem]:
+def schedule_problems(schedule: Schedule, now: float, server_timezone: str = "UTC") -> list[Problem]:
     """Return a problem for each field of `schedule` that a recurring run cannot express.
 
     Args:

@@ -25,7 +25,7 @@ _MOST_STARTS = 50  # of runs in one step
 _WHEN = ("cron", "interval", "timezone", "start", "end")
 
 
-class Record(msgspec.Struct, frozen=True):
+class DateRecord(msgspec.Struct, frozen=True):
     """A date, in seconds since the epoch, what became of it, and the uid of its run; empty = it was missed."""
 
     date: int
@@ -33,7 +33,7 @@ class Record(msgspec.Struct, frozen=True):
     run: str = ""
 
 
-class State(msgspec.Struct, frozen=True, kw_only=True):
+class RuleState(msgspec.Struct, frozen=True, kw_only=True):
     """What was decided.
 
     Attributes:
@@ -45,11 +45,11 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
     decided_to: int
     when: dict[str, Any]
-    records: tuple[Record, ...] = ()
+    records: tuple[DateRecord, ...] = ()
     changes: int = 0
 
 
-class Decision(msgspec.Struct, frozen=True, kw_only=True):
+class DueRuns(msgspec.Struct, frozen=True, kw_only=True):
     """What is due.
 
     Attributes:
@@ -63,7 +63,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
         more: Whether further dates are due, which this decision did not look at.
     """
 
-    state: State
+    state: RuleState
     start: tuple[int, ...] = ()
     missed: tuple[int, ...] = ()
     stop: tuple[int, ...] = ()
@@ -72,9 +72,9 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
     more: bool = False
 
-    def started(self, runs: Mapping[int, str]) -> State:
+    def started(self, runs: Mapping[int, str]) -> RuleState:
         """Return the state after the runs of the first dates of `start` exist; `runs` are their uids by date."""
-        return _decided(self.state, [Record(date, "sent", uid) for date, uid in runs.items()])
+        return _decided(self.state, [DateRecord(date, "sent", uid) for date, uid in runs.items()])
 
 
 def when(schedule: Schedule) -> dict[str, Any]:
@@ -104,13 +104,13 @@ def dates_after(schedule: Schedule, created: float, after: int) -> Iterator[int]
 def decide(
     schedule: Schedule,
     created: float,
-    state: State | None,
+    state: RuleState | None,
     runs: Mapping[int, RunState],
     now: float,
     *,
     paused: bool = False,
     accepted: float = 0.0,
-) -> Decision:
+) -> DueRuns:
     """Return what is due.
 
     Args:
@@ -125,7 +125,7 @@ def decide(
     Raises:
         SpecError: The fields of the schedule in `state` are not valid.
     """
-    state = state or State(decided_to=min(schedule.origin(created), int(created)), when=when(schedule))
+    state = state or RuleState(decided_to=min(schedule.origin(created), int(created)), when=when(schedule))
     state = replace(state, records=tuple(_observed(record, runs) for record in state.records))
     missed: tuple[int, ...] = ()
     if state.when != when(schedule):
@@ -134,11 +134,11 @@ def decide(
         missed = tuple(_first(dates_after(before, created, state.decided_to), now))
         state = _missed(state, missed)
         if len(missed) == _MOST_DATES:
-            return Decision(state=state, missed=missed, more=True)
+            return DueRuns(state=state, missed=missed, more=True)
         state = replace(state, decided_to=max(state.decided_to, int(now)), when=when(schedule))
     active = [record.date for record in state.records if record.result == "sent"]
     newest = (schedule.expired_limit or 1) if schedule.concurrency == "replace" else None
-    settled = Decision(
+    settled = DueRuns(
         state=state, missed=missed, stop=_older(active, state, newest), remove=_beyond_history(schedule, state, runs)
     )
     due = _first(dates_after(schedule, created, state.decided_to), now)
@@ -165,7 +165,7 @@ def _first(dates: Iterator[int], now: float) -> list[int]:
     return list(itertools.islice(itertools.takewhile(lambda date: date <= now, dates), _MOST_DATES))
 
 
-def _observed(record: Record, runs: Mapping[int, RunState]) -> Record:
+def _observed(record: DateRecord, runs: Mapping[int, RunState]) -> DateRecord:
     """Return a record with the end of its run. A failed run may be retried, so its end may change while it exists."""
     run = runs.get(record.date)
     if record.result == "missed" or (run is None and record.result != "sent"):
@@ -175,11 +175,11 @@ def _observed(record: Record, runs: Mapping[int, RunState]) -> Record:
     return replace(record, result=run if run in ("succeeded", "failed") else "sent")
 
 
-def _missed(state: State, dates: Sequence[int]) -> State:
-    return _decided(state, [Record(date, "missed") for date in dates])
+def _missed(state: RuleState, dates: Sequence[int]) -> RuleState:
+    return _decided(state, [DateRecord(date, "missed") for date in dates])
 
 
-def _decided(state: State, decided: Sequence[Record]) -> State:
+def _decided(state: RuleState, decided: Sequence[DateRecord]) -> RuleState:
     """Return the state after dates that are later than all dates that are decided."""
     if not decided:
         return state
@@ -201,7 +201,7 @@ def _room(schedule: Schedule, active: int) -> int:
             return _MOST_DATES
 
 
-def _blocked(schedule: Schedule, state: State, active: int, accepted: float) -> str:
+def _blocked(schedule: Schedule, state: RuleState, active: int, accepted: float) -> str:
     """Return why no run starts although there is room for one; empty = it starts."""
     last = next((record for record in reversed(state.records) if record.result != "missed"), None)
     if not schedule.depends_on_past or active or last is None or last.date <= accepted or last.result == "succeeded":
@@ -210,7 +210,7 @@ def _blocked(schedule: Schedule, state: State, active: int, accepted: float) -> 
     return f"the run of {utc(last.date)} {end}, and `depends_on_past` is set"
 
 
-def _older(active: list[int], state: State, newest: int | None) -> tuple[int, ...]:
+def _older(active: list[int], state: RuleState, newest: int | None) -> tuple[int, ...]:
     """Return the dates in progress that are none of the `newest` dates with a run; None = all may be in progress."""
     if newest is None:
         return ()
@@ -218,7 +218,7 @@ def _older(active: list[int], state: State, newest: int | None) -> tuple[int, ..
     return tuple(date for date in active if date not in kept)
 
 
-def _beyond_history(schedule: Schedule, state: State, runs: Mapping[int, RunState]) -> tuple[int, ...]:
+def _beyond_history(schedule: Schedule, state: RuleState, runs: Mapping[int, RunState]) -> tuple[int, ...]:
     """Return the oldest runs that have ended, beyond those that `history` keeps."""
     beyond: list[int] = []
     for result, count in (("succeeded", schedule.history.successful), ("failed", schedule.history.failed)):

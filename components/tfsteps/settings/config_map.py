@@ -12,7 +12,7 @@ CONFIG_MAP = "tfsteps"
 _CONFIG_MAPS = Resource("v1", "configmaps", "ConfigMap")
 
 
-class UnreadableError(Exception):
+class SettingsUnreadableError(Exception):
     """Nobody may read the ConfigMap, or its namespace: whether it exists is not known."""
 
 
@@ -29,5 +29,5 @@ def read(api: Api, namespace: str) -> Mapping[str, str]:
         if error.status == 404:
             return {}
         if error.status == 403 and not error.unavailable:
-            raise UnreadableError(str(error)) from error
+            raise SettingsUnreadableError(str(error)) from error
         raise

@@ -57,7 +57,7 @@ def of_namespace(api: Api, namespace: str, options: Options | None = None) -> Fo
     where = f"ConfigMap {namespace}/{config_map.CONFIG_MAP}"
     try:
         text = config_map.read(api, namespace).get(KEY, "")
-    except config_map.UnreadableError as error:
+    except config_map.SettingsUnreadableError as error:
         warning = (
             f"whether the platform has settings for namespace {namespace} is not known, and none are applied: {error}; "
             f"its operator can grant `get` for {where}"

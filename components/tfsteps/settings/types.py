@@ -143,7 +143,7 @@ class Caps(_Base, frozen=True):
     replicas: Replicas | None = None
 
 
-class Runs(_Base, frozen=True):
+class RunSettings(_Base, frozen=True):
     """How long Argo keeps the runs that `tfsteps submit` creates. What a Workflow says itself counts before.
 
     Attributes:
@@ -221,7 +221,7 @@ class Layer(_Base, frozen=True):
     gpu: Gpu = Gpu()
     limits: Caps = Caps()
     image_registry: Registry | None = None
-    runs: Runs = Runs()
+    runs: RunSettings = RunSettings()
     tuning: Tuning = Tuning()
     clusters: dict[Name, Cluster] = {}
 

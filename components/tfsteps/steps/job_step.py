@@ -20,7 +20,7 @@ from tfsteps.runs import log_segments
 from tfsteps.runs.events import State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.status import Status
-from tfsteps.runs.store import Attempt
+from tfsteps.runs.store import AttemptFolder
 from tfsteps.runs.usage import UsageSummary
 from tfsteps.spec import Problem, RoleName, SpecError, TrainingJob, format_duration
 from tfsteps.spec.step_inputs import plain_job, with_data
@@ -28,7 +28,7 @@ from tfsteps.spec.step_variables import with_step_variables
 from tfsteps.spec.types import OWN_CLUSTER
 from tfsteps.steps.program import StepResult, note_key
 from tfsteps.systems import registry
-from tfsteps.systems.base import HasSettings, LaunchError, Note, OnCluster, System
+from tfsteps.systems.base import HasSettings, JobNote, LaunchError, OnCluster, System
 
 if TYPE_CHECKING:
     from tfsteps.systems.kubernetes.job_cluster import JobCluster
@@ -222,7 +222,7 @@ def find_system(
         cluster = JobCluster(where.get("context", ""), where.get("namespace", ""))
         if job:
             cluster.with_settings(job, registry.options())
-        system = registry.get(_fitting(cluster, task), find_pipeline, **where)
+        system = registry.get(_discovered_system(cluster, task), find_pipeline, **where)
         if isinstance(system, OnCluster):
             system.cluster = cluster
         return system
@@ -269,7 +269,7 @@ def find_finalizer(name: str, cluster: str = "") -> System:
     from tfsteps.systems.kubernetes.job_cluster import JobCluster  # noqa: PLC0415
     from tfsteps.systems.kubernetes.system import KubernetesSystem  # noqa: PLC0415
 
-    chosen = _fitting(JobCluster(cluster))
+    chosen = _discovered_system(JobCluster(cluster))
     first, *rest = registry.kinds_of(chosen)  # the kind that a launcher with the system `auto` creates
     also = [*rest, *(kind for kind in registry.kinds() if kind.name != first.name)]
     system = KubernetesSystem(first, cluster, also=also)
@@ -277,7 +277,7 @@ def find_finalizer(name: str, cluster: str = "") -> System:
     return system
 
 
-def _fitting(cluster: "JobCluster", task: Identity | None = None) -> str:
+def _discovered_system(cluster: "JobCluster", task: Identity | None = None) -> str:
     """Return the name of a job system that a cluster serves and permits; print the name and the reason."""
     from tfsteps.kube.errors import ApiError  # noqa: PLC0415  most steps set the job system
     from tfsteps.systems.kubernetes.preflight import discovery  # noqa: PLC0415
@@ -330,7 +330,7 @@ def end(task: StepTask, job: TrainingJob, system: System, status: Status) -> Ste
     If the job failed, upload the report and the log where the engine does not.
     OSError if the outputs cannot be written.
     """
-    attempt = Attempt.of(status.identity)
+    attempt = AttemptFolder.of(status.identity)
     for source, name, copy in (
         (attempt.log, "logs", log_segments.copy),
         (attempt.report, "report", shutil.copyfile),
@@ -353,7 +353,7 @@ def end(task: StepTask, job: TrainingJob, system: System, status: Status) -> Ste
     task.write(parameters, metadata)
     if status.uid:
         try:
-            system.note(job, status.job, status.uid, Note.REPORTED)
+            system.note(job, status.job, status.uid, JobNote.REPORTED)
         except LaunchError as error:
             Printer().say(f"warning: a retry of this step will report the same end again: {error}")
     return StepResult(_sentence(status), exit_code(status), stored=_preserved(task, status))

@@ -79,7 +79,7 @@ class Handle(Protocol):
         """
 
 
-class Note(enum.StrEnum):
+class JobNote(enum.StrEnum):
     """What a launcher records on a job for later steps."""
 
     DETACHED = "detached"  # it is left running for a `wait` step
@@ -109,7 +109,7 @@ class System(Protocol):
             LaunchError: The job system does not answer.
         """
 
-    def problems(self, job: TrainingJob) -> list[Problem]:
+    def spec_problems(self, job: TrainingJob) -> list[Problem]:
         """Return why `job` cannot run on this system, without creating anything."""
 
     def warnings(self, job: TrainingJob) -> list[str]:
@@ -129,7 +129,7 @@ class System(Protocol):
             StoppedError: `give_up` was called before or during the call, and the job system did not answer.
         """
 
-    def note(self, job: TrainingJob, name: str, uid: str, note: Note) -> None:
+    def note(self, job: TrainingJob, name: str, uid: str, note: JobNote) -> None:
         """Record a note on a job. Does nothing if the job is gone, or if the system needs no notes.
 
         Args:

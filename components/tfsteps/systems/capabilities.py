@@ -58,7 +58,7 @@ def unused(reason: str, fix: str = "", uses: Uses | None = None) -> Capability:
     return Capability(Level.UNUSED, reason, fix, uses)
 
 
-def problems(job: TrainingJob, capabilities: Mapping[str, Capability]) -> list[Problem]:
+def spec_problems(job: TrainingJob, capabilities: Mapping[str, Capability]) -> list[Problem]:
     """Return a problem for each field of a job that a job system refuses."""
     return [
         Problem(

@@ -26,7 +26,7 @@ _TRAIN = ("chief", "worker")
 _LONGEST_DELAY = 30.0
 
 
-class Decision(NamedTuple):
+class RestartDecision(NamedTuple):
     """What follows from the end of a replica.
 
     Attributes:
@@ -45,7 +45,7 @@ class Decision(NamedTuple):
     delay: float = 0.0
 
 
-WAIT, SUCCEED = Decision("wait"), Decision("succeed")
+WAIT, SUCCEED = RestartDecision("wait"), RestartDecision("succeed")
 
 
 def restart_rules(job: TrainingJob) -> dict[str, Any]:
@@ -82,7 +82,7 @@ class RestartPolicy:
 
     def judge(
         self, ended: Member, exit_code: int, succeeded: Collection[Member], reason: str = "", failure: str = ""
-    ) -> Decision:
+    ) -> RestartDecision:
         """Decide what follows from the end of a replica that was not stopped on request.
 
         Args:
@@ -98,13 +98,13 @@ class RestartPolicy:
         policy = self._roles[ended[0]]["restart"]
         permanent = policy == "exit_code" and exit_code < RETRYABLE_FROM and reason != "PeerLost"
         if policy == "never" or permanent:
-            return Decision("fail", reason or "ReplicaFailed", what)
+            return RestartDecision("fail", reason or "ReplicaFailed", what)
         repeated, self._failure = failure and failure == self._failure, failure
         if repeated and not self._patient:
-            return Decision("fail", "SameFailure", f"{what}, twice by the same exception at the same place")
+            return RestartDecision("fail", "SameFailure", f"{what}, twice by the same exception at the same place")
         return self._restart(ended, what)
 
-    def _after_success(self, ended: Member, what: str, succeeded: Collection[Member]) -> Decision:
+    def _after_success(self, ended: Member, what: str, succeeded: Collection[Member]) -> RestartDecision:
         if self._roles[ended[0]]["restart"] == "always":
             return self._restart(ended, what)
         if self._success == "all_workers":
@@ -114,15 +114,15 @@ class RestartPolicy:
             return SUCCEED
         return WAIT
 
-    def _restart(self, ended: Member, what: str) -> Decision:
+    def _restart(self, ended: Member, what: str) -> RestartDecision:
         role_limit = self._roles[ended[0]]["limit"]
         account, limit = (ended[0], role_limit) if role_limit is not None else (None, self._backoff)
         used = self._used.get(account, 0)
         if used >= limit:
-            return Decision("fail", "BackoffLimitExceeded", f"{what} after {used} of {limit} restarts")
+            return RestartDecision("fail", "BackoffLimitExceeded", f"{what} after {used} of {limit} restarts")
         self._used[account] = used + 1
         message = f"{what}; restart {used + 1} of {limit}"
-        return Decision("restart", "", message, self._with(ended), delay(sum(self._used.values())))
+        return RestartDecision("restart", "", message, self._with(ended), delay(sum(self._used.values())))
 
     def _with(self, ended: Member) -> frozenset[Member]:
         """Return which replicas restart together with `ended`."""

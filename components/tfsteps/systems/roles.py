@@ -34,7 +34,7 @@ def permissions(system: str, opt_in: Iterable[str] = ()) -> Iterator[Permission]
     for kind in registry.kinds_of(system):
         for feature in (None, *FEATURES):
             job = example_job(system, feature)
-            if not kind.problems(job):
+            if not kind.spec_problems(job):
                 yield from needed(kind.resource, job, kind.permissions(job))
                 yield from optional(job)
     for name in opt_in:

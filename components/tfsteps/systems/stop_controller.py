@@ -108,7 +108,7 @@ class StopController:
         return self._phase.cause if isinstance(self._phase, _Stopping) else None
 
     @property
-    def hurried(self) -> bool:
+    def repeated(self) -> bool:
         """Whether the stop was asked for more than once: its end is not waited for."""
         return self.requests > 1
 
@@ -129,7 +129,7 @@ class StopController:
         if self.leaving and cause is Cause.CANCELLED and isinstance(self._phase, _Leaving):
             # Engines repeat SIGTERM, and the first second does not show yet whether the pod is being evicted.
             self._phase.hurried = True
-        elif self.hurried and not self.leaving:
+        elif self.repeated and not self.leaving:
             self._job.give_up()
         elif self.cause is None and not self._job.ended:
             sentence = ""

@@ -37,7 +37,7 @@ def thin(points: Sequence[P], limit: int) -> list[P]:
     return [*kept, points[-1]]
 
 
-class Value(NamedTuple):
+class EventValue(NamedTuple):
     """One value of a curve; `file` is the place of its file in `EventCurves.files`."""
 
     step: int
@@ -45,7 +45,7 @@ class Value(NamedTuple):
     file: int
 
 
-class Curve:
+class EventCurve:
     """One curve, ordered by step: of each step the value written last. A smaller step drops what was written after it.
 
     Attributes:
@@ -61,8 +61,8 @@ class Curve:
     def __init__(self, run: str, tag: str, limit: int) -> None:
         """Begin without values; `limit` = how many of each kind are kept while reading."""
         self.run, self.tag = run, tag
-        self.finite: list[Value] = []
-        self.bad: list[Value] = []
+        self.finite: list[EventValue] = []
+        self.bad: list[EventValue] = []
         self.more_bad = 0
         self.files: list[int] = []
         self.exact = True
@@ -75,11 +75,11 @@ class Curve:
         return curve_name(self.run, self.tag)
 
     @property
-    def last(self) -> Value | None:
+    def last(self) -> EventValue | None:
         """The last value, which may be infinite or NaN; None = a session start has dropped all."""
         return max([*self.finite[-1:], *self.bad[-1:]], default=None)
 
-    def add(self, value: Value) -> None:
+    def add(self, value: EventValue) -> None:
         """Append a value."""
         self._drop(value.step)
         self.exact = True
@@ -137,7 +137,7 @@ class EventCurves:
 
     def __init__(self) -> None:
         """Begin without curves."""
-        self.curves: dict[tuple[str, str], Curve] = {}
+        self.curves: dict[tuple[str, str], EventCurve] = {}
         self.files: list[ReadFile] = []
         self.left_out: list[FilePath] = []
         self.denied = ""
@@ -197,9 +197,9 @@ class EventCurves:
         for tag, number in event.scalars:
             curve = self.curves.get((run, tag))
             if curve is None:
-                curve = Curve(run, tag, _CROWDED if len(self.curves) < _KNOWN else _FEW)
+                curve = EventCurve(run, tag, _CROWDED if len(self.curves) < _KNOWN else _FEW)
                 self.curves[run, tag] = curve
-            curve.add(Value(event.step, number, len(self.files)))
+            curve.add(EventValue(event.step, number, len(self.files)))
 
     def _deny(self, error: OSError) -> None:
         if isinstance(error, PermissionError):
@@ -219,7 +219,7 @@ class EventCurves:
                 sentences.append(f"{file.path.shown} ends within a record, {file.rest} bytes before its end")
         return sentences
 
-    def rivals(self, curve: Curve) -> tuple[str, str] | None:
+    def rivals(self, curve: EventCurve) -> tuple[str, str] | None:
         """Return two files that were written at the same time and have values of the curve; None = there are none."""
         latest: ReadFile | None = None
         for file in (self.files[at] for at in dict.fromkeys(curve.files)):

@@ -26,7 +26,7 @@ class TensorBoardError(Exception):
     """TensorBoard could not be started; the message says what to do."""
 
 
-class TensorBoard:
+class TensorBoardProcess:
     """A TensorBoard that is up for the length of a `with` block, and no longer than this process lives.
 
     Attributes:

@@ -73,7 +73,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Attempt(msgspec.Struct, frozen=True):
+class RecordedAttempt(msgspec.Struct, frozen=True):
     """One attempt at the task.
 
     Attributes:
@@ -103,7 +103,7 @@ class Considered(msgspec.Struct, frozen=True):
         same_job: Whether its job is certainly the one that is tuned.
     """
 
-    attempt: Attempt
+    attempt: RecordedAttempt
     standing: Standing
     reason: str = ""
     same_job: bool = True
@@ -145,7 +145,7 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
         return self.new is not None and self.new != self.now
 
 
-class Tuning(msgspec.Struct, frozen=True, kw_only=True):
+class TaskTuning(msgspec.Struct, frozen=True, kw_only=True):
     """The recommendations for one task.
 
     Attributes:
@@ -171,8 +171,14 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def tune(
-    job: TrainingJob, attempts: Sequence[Attempt], rule: Rule, *, pipeline: str, task: str, ignored: Collection[str]
-) -> Tuning:
+    job: TrainingJob,
+    attempts: Sequence[RecordedAttempt],
+    rule: Rule,
+    *,
+    pipeline: str,
+    task: str,
+    ignored: Collection[str],
+) -> TaskTuning:
     """Return what is recommended for a job.
 
     Args:
@@ -185,7 +191,7 @@ def tune(
     """
     newest_first = sorted(attempts, key=lambda attempt: -attempt.status.created)
     runs = [_considered(attempt, job, ignored) for attempt in newest_first]
-    tuning = Tuning(pipeline=pipeline, task=task, rule=rule, runs=runs)
+    tuning = TaskTuning(pipeline=pipeline, task=task, rule=rule, runs=runs)
     if off := _off(job, newest_first):
         return msgspec.structs.replace(tuning, off=off)
     advices = [_advice(role, resource, job, runs, rule) for role in job.resolved_roles() for resource in _STEPS]
@@ -204,7 +210,7 @@ def written(resource: Resource, amount: float | None) -> str:
     return str(write_cores(amount) if resource == "cpu" else write_bytes(round(amount)))
 
 
-def _off(job: TrainingJob, newest_first: Sequence[Attempt]) -> str:
+def _off(job: TrainingJob, newest_first: Sequence[RecordedAttempt]) -> str:
     """Return why a job is not tuned, by its variable, or by that which the newest run got; empty = it is."""
     recorded = [attempt.job for attempt in newest_first if attempt.job is not None]
     for where, source in [("the job", job), *((("the newest run", recorded[0]),) if recorded else ())]:
@@ -242,7 +248,7 @@ def rounded_use(resource: Resource, amount: float | None) -> str:
 # --- which runs count
 
 
-def _considered(attempt: Attempt, job: TrainingJob, ignored: Collection[str]) -> Considered:
+def _considered(attempt: RecordedAttempt, job: TrainingJob, ignored: Collection[str]) -> Considered:
     status = attempt.status
     if attempt.job is None:
         return Considered(attempt, Standing.NOT_GOOD, "its job is not recorded", same_job=False)

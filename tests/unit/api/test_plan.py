@@ -1,7 +1,6 @@
 """What is done before a job is created: its code is uploaded."""
 
 import pytest
-from tfsteps.backends.errors import CommandError
 
 from tests.support.code_store import served
 from tests.unit.cli.command import refused, tfsteps
@@ -9,6 +8,7 @@ from tests.unit.cli.jobs_on_cluster import kubeconfig
 from tfsteps.api.job_input import JobOptions, read_command
 from tfsteps.api.plan import make_plan
 from tfsteps.backends.place import Place
+from tfsteps.console.errors import CommandError
 from tfsteps.runs.location import Location
 
 PROGRAM = ["python", "train.py"]

@@ -260,7 +260,7 @@ def test_a_step_of_kubeflow_pipelines(tmp_path):
 
     file = tmp_path / "pipeline.yaml"
     compiler.Compiler().compile(circles, str(file))
-    assert lint.problems(file.read_text()) == []
+    assert lint.lint_messages(file.read_text()) == []
     task = yaml.safe_load(file.read_text())["root"]["dag"]["tasks"]["train"]["inputs"]["parameters"]
     assert task["args"]["runtimeValue"]["constant"] == [
         "--radius={{$.inputs.parameters['pipelinechannel--radius']}}",

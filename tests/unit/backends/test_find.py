@@ -10,7 +10,7 @@ from tests.unit.cli.statuses import saved
 from tfsteps.runs.events import State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.pipeline_record import PipelineRecord
-from tfsteps.runs.store import Attempt
+from tfsteps.runs.store import AttemptFolder
 
 
 @pytest.fixture
@@ -130,5 +130,5 @@ def test_a_status_that_cannot_be_read_is_passed_over_with_a_warning(command):
     code, out, err = tfsteps(*command)
     assert code == 0
     assert "good" in out
-    assert err.startswith(f"warning: {Attempt(bad.folder).folder / 'status.json'} cannot be read: ")
+    assert err.startswith(f"warning: {AttemptFolder(bad.folder).folder / 'status.json'} cannot be read: ")
     assert err.count("\n") == 1

@@ -114,7 +114,7 @@ def test_runs_of_all_namespaces_are_distinguished(server):
     rows = [line.split()[:2] for line in said("runs", *K, "--all-namespaces")]
     assert rows[:2] == [["NAMESPACE", "RUN"], ["other", "away"]]
     assert said("runs", *K, "--namespace", "other")[1].split()[0] == "away"
-    assert {each["namespace"] for each in json.loads("\n".join(said("runs", *K, "-A", "--output", "json")))} == {
+    assert {load["namespace"] for load in json.loads("\n".join(said("runs", *K, "-A", "--output", "json")))} == {
         "ml",
         "other",
     }
@@ -155,7 +155,7 @@ def test_show_explains_a_job_whose_replica_was_started_again_and_again(state, li
         shown = said("show", "bad", *K)
     assert "  | ValueError: no data" in shown
     assert "  | starting again" not in shown
-    asked = [each.query["previous"] for each in server.asked if each.path.endswith("/log")]
+    asked = [item.query["previous"] for item in server.asked if item.path.endswith("/log")]
     assert asked == ["true" if "running" in state else "false"]
 
 
@@ -165,7 +165,7 @@ def test_show_json_is_that_of_a_local_run(server):
     mnist, other = shown["attempts"]
     assert (mnist["state"], mnist["uid"], mnist["log"]) == ("running", BUSY["metadata"]["uid"], "")
     assert [incarnation["place"] for replica in mnist["replicas"] for incarnation in replica["incarnations"]] == [
-        f"{each['metadata']['name']} on node1" for each in PODS[3:6]
+        f"{pod['metadata']['name']} on node1" for pod in PODS[3:6]
     ]
     assert other["started"] is None
 
@@ -298,8 +298,8 @@ def test_since_is_counted_from_the_clock_of_the_server_and_sent_to_it(server):
         "[chief-0] c",
         "[worker-0] d",
     ]
-    asked = [each.query for each in server.asked if each.path.endswith("/log")]
-    assert {each["sinceTime"] for each in asked} <= {at(44), at(45)}
+    asked = [item.query for item in server.asked if item.path.endswith("/log")]
+    assert {item["sinceTime"] for item in asked} <= {at(44), at(45)}
     code, out, err = tfsteps("logs", "busy", "--since", at(50), *K)
     assert (code, out, err) == (0, "", f"run busy: no log lines since {at(50)}\n")
 
@@ -372,13 +372,13 @@ def test_the_log_of_pods_that_are_gone_is_not_just_empty(server):
 
 def test_stop_deletes_by_uid_what_is_labelled_as_the_runs_own(server):
     assert re.fullmatch(r"mnist cancelled after \S+\.", said("stop", "busy", "--task", "mnist", *K)[-1])
-    changes = [(each.method, each.path.rpartition("/")[2], each.body) for each in server.asked if each.body]
+    changes = [(item.method, item.path.rpartition("/")[2], item.body) for item in server.asked if item.body]
     (_, patched, note), (method, deleted, body) = changes
     assert method == "DELETE"
     assert patched == deleted == BUSY["metadata"]["name"]
     assert note["metadata"]["uid"] == body["preconditions"]["uid"] == BUSY["metadata"]["uid"]
     assert "tfsteps.dev/stopped" in note["metadata"]["annotations"]
-    assert [each["metadata"]["uid"] for each in server.there.jobs].count(OTHER["metadata"]["uid"]) == 1
+    assert [item["metadata"]["uid"] for item in server.there.jobs].count(OTHER["metadata"]["uid"]) == 1
 
 
 def test_stop_deletes_all_jobs_though_nobody_reads_what_it_prints(server):
@@ -401,7 +401,7 @@ def test_a_launcher_distinguishes_a_stop_from_a_deletion(noted, state):
 def test_stop_leaves_what_has_ended(server):
     (line,) = said("stop", "bad1", *K)
     assert line.startswith("already ended: mnist failed after 15s: ")
-    assert not [each for each in server.asked if each.method != "GET"]
+    assert not [item for item in server.asked if item.method != "GET"]
 
 
 def test_a_second_stop_prints_what_to_do_if_the_first_got_no_answer(server, monkeypatch):

@@ -6,7 +6,7 @@ from tests.support.log_lines import log_line
 from tfsteps.runs.events import ReplicaState, State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.status import FailureSummary, Incarnation, ReplicaStatus, Status
-from tfsteps.runs.store import Attempt
+from tfsteps.runs.store import AttemptFolder
 
 
 def status(run="r1", task="mnist", attempt=0, workers=2, state=State.RUNNING, **more):
@@ -49,7 +49,7 @@ def status(run="r1", task="mnist", attempt=0, workers=2, state=State.RUNNING, **
 def saved(*lines, hold=False, **more):
     """Write a status and log lines `(replica, text)`; return the attempt, and its lock if it is to be held."""
     made = status(**more)
-    attempt = Attempt.of(made.identity)
+    attempt = AttemptFolder.of(made.identity)
     lock = attempt.claim()
     attempt.write(made)
     append(attempt, *lines)

@@ -17,8 +17,8 @@ from tests.unit.cli.statuses import saved, status
 from tests.unit.console.terminal import Terminal
 from tfsteps.console import live_view as view_module
 from tfsteps.console.live_view import LiveTable, LiveView
-from tfsteps.runs.events import PartialLine, Replica, ReplicaState, State, one_line
-from tfsteps.runs.store import Attempt, make_private
+from tfsteps.runs.events import PartialLine, ReplicaName, ReplicaState, State, one_line
+from tfsteps.runs.store import AttemptFolder, make_private
 from tfsteps.tensorboard.event_origin import EventOrigin
 
 
@@ -65,7 +65,7 @@ def make(width=100, height=30, **options):
 
 
 def line(text):
-    return one_line(time.time(), Replica("worker", 1), text)
+    return one_line(time.time(), ReplicaName("worker", 1), text)
 
 
 def settle(view):
@@ -103,7 +103,7 @@ def test_a_line_that_has_not_ended_is_shown_below_the_others_until_it_has():
         view.changed(status())
         view.lines(line(b"epoch 1"))
         for text in (b" 1/60 [>...]", b"45/60 [==>.]\x1b[2J"):
-            view.partial(PartialLine(time.time(), Replica("worker", 1), text))
+            view.partial(PartialLine(time.time(), ReplicaName("worker", 1), text))
             settle(view)
         shown = screen(out).text().splitlines()
         assert shown[:2] == ["[worker-1] epoch 1", "[worker-1] 45/60 [==>.]"]
@@ -271,7 +271,7 @@ def test_more_jobs_than_lines_do_not_scroll():
 
 def test_step_and_metrics_come_from_the_event_files_of_the_attempt(tmp_path, request):
     shown = status(logs=str(tmp_path / "logs"))
-    attempt = Attempt.of(shown.identity)
+    attempt = AttemptFolder.of(shown.identity)
     make_private(attempt.folder)
     attempt.write_event_origin(EventOrigin(attempt=0, before={"events.out.tfevents.1": -1}))
     with ScalarWriter(tmp_path / "logs") as earlier:

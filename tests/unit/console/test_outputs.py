@@ -13,7 +13,7 @@ from tests.unit.cli.command import COMMAND
 from tests.unit.cli.statuses import saved, status
 from tfsteps.console.outputs import print_json, results
 from tfsteps.launcher.printer import Printer
-from tfsteps.runs.events import LogLines, Replica, State
+from tfsteps.runs.events import LogLines, ReplicaName, State
 from tfsteps.runs.usage import UsageSummary
 
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
@@ -100,7 +100,7 @@ class Terminal(io.StringIO):
 
 @pytest.mark.parametrize(("out", "shown"), [(Terminal(), "last \\u202e"), (io.StringIO(), EVIL.decode())])
 def test_a_launcher_escapes_on_a_terminal_too(out, shown):
-    Printer(out).lines(LogLines(0, Replica("worker", 0), [EVIL]))
+    Printer(out).lines(LogLines(0, ReplicaName("worker", 0), [EVIL]))
     assert out.getvalue() == f"[worker-0] {shown}\n"
 
 

@@ -9,7 +9,7 @@ from hera.workflows import DAG, Workflow
 from tests.support.code_store import served
 from tests.support.kfp_compiler import compiled
 from tfsteps import argo
-from tfsteps.engines.argo.inputs import problems as argo_problems
+from tfsteps.engines.argo.inputs import input_problems as argo_problems
 from tfsteps.engines.argo.interface import interfaces
 from tfsteps.engines.code_input import unpacked_code, with_packed_code
 from tfsteps.engines.kfp import lint
@@ -42,7 +42,7 @@ def test_kubeflow_pipelines_carry_the_code(folder, tmp_path):
 
     text = compiled(pipeline, tmp_path)
     assert text.count(code_archive.to_text(digest(folder))) == 4
-    assert lint.problems(text) == []
+    assert lint.lint_messages(text) == []
 
 
 def test_argo_workflows_carry_the_code(folder):
@@ -64,7 +64,7 @@ def test_pipelines_carry_the_bucket_of_the_code(folder, tmp_path):
         text = compiled(pipeline, tmp_path)
     packed = f"{digest(folder)}@{address}/code"
     assert text.count(packed) == 2
-    assert lint.problems(text) == []
+    assert lint.lint_messages(text) == []
     assert [*store.objects.values()] == [code_archive.read(digest(folder))]
     assert unpacked_code({"code": packed}) == {"code": {"digest": digest(folder), "bucket": f"{address}/code"}}
     with pytest.raises(code_archive.CodeError, match=r"code \{'bucket': 'ftp://a'\} is wrong"):

@@ -30,7 +30,7 @@ def test_a_task():
     }
     assert "--options: a job file has no field for it" in job.notes
     parsed = spec.parse(job_file(job), "job", registry.options())
-    assert registry.get("hai").problems(parsed) == []
+    assert registry.get("hai").spec_problems(parsed) == []
 
 
 def test_the_defaults_of_hai_cli():

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tfsteps.janitor import metrics as module
-from tfsteps.janitor.metrics import Metrics
+from tfsteps.janitor.metrics import JanitorMetrics
 from tfsteps.janitor.rules import Reason
 from tfsteps.janitor.sweep import Count
 from tfsteps.systems import registry
@@ -44,7 +44,7 @@ def samples(metrics):
 
 
 def test_before_the_first_pass_everything_is_zero(clock):
-    values = samples(Metrics(["TFJob", "Pod"], 60))
+    values = samples(JanitorMetrics(["TFJob", "Pod"], 60))
     assert set(values.values()) == {0}
     assert {name for name in values if "{" not in name} == {
         "passes_total",
@@ -60,7 +60,7 @@ def test_before_the_first_pass_everything_is_zero(clock):
 
 
 def test_passes_add_up(clock):
-    metrics = Metrics(["TFJob"], 60)
+    metrics = JanitorMetrics(["TFJob"], 60)
     jobs = Count(jobs=3, failures=1)
     jobs.deleted("TFJob", Reason.RETENTION)
     jobs.deleted("TFJob", Reason.RETENTION)
@@ -76,13 +76,13 @@ def test_passes_add_up(clock):
 def test_label_values_are_escaped(clock):
     count = Count()
     count.deleted('a\\b"c\nd', Reason.DEADLINE)
-    metrics = Metrics([], 60)
+    metrics = JanitorMetrics([], 60)
     metrics.finish_pass([count], 0, 0)
     assert samples(metrics)[r'deletions_total{kind="a\\b\"c\nd",reason="deadline"}'] == 1
 
 
 def test_the_oldest_orphan_is_the_job_whose_deletion_has_failed_for_longest(clock):
-    metrics = Metrics([], 60)
+    metrics = JanitorMetrics([], 60)
     ages = []
     for undeleted in ({"a"}, {"a", "b"}, {"b"}, set(), {"a"}):
         metrics.finish_pass([Count(undeleted=undeleted), Count()], 0, 0)
@@ -92,7 +92,7 @@ def test_the_oldest_orphan_is_the_job_whose_deletion_has_failed_for_longest(cloc
 
 
 def test_the_janitor_works_while_passes_end(clock):
-    metrics = Metrics([], 60)
+    metrics = JanitorMetrics([], 60)
     clock[0] += 600
     assert metrics.stalled() == "", "five periods and five minutes"
     clock[0] += 1

@@ -9,13 +9,13 @@ import pytest
 
 from tests.support.waiting import until
 from tfsteps.janitor import metrics_server
-from tfsteps.janitor.metrics import Metrics
+from tfsteps.janitor.metrics import JanitorMetrics
 from tfsteps.janitor.sweep import Count
 
 
 @pytest.fixture
 def metrics():
-    return Metrics(["TFJob"], 60)
+    return JanitorMetrics(["TFJob"], 60)
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_all_interfaces(port):
 
 def test_a_port_that_is_in_use():
     with socket.create_server(("", 0)) as other, pytest.raises(OSError, match="in use"):
-        metrics_server.MetricsServer(Metrics([], 60), other.getsockname()[1])
+        metrics_server.MetricsServer(JanitorMetrics([], 60), other.getsockname()[1])
 
 
 def test_clients_that_hang_do_not_keep_others_away_for_long(port, monkeypatch):

@@ -25,7 +25,7 @@ def iso(seconds):
 
 def job(*conditions, age=60.0, ended=30.0, deleted=False, **noted):
     """Return a TFJob that is `age` seconds old, with annotations: `keep_for` is tfsteps.dev/keep-for."""
-    item = tfjob(*({**condition(each), "lastTransitionTime": iso(ended)} for each in conditions))
+    item = tfjob(*({**condition(entry), "lastTransitionTime": iso(ended)} for entry in conditions))
     item["metadata"] |= {
         "creationTimestamp": iso(age),
         "annotations": {f"tfsteps.dev/{key.replace('_', '-')}": text for key, text in noted.items()},

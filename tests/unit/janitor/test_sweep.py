@@ -99,7 +99,7 @@ def swept(server, namespace="ml", **options):
 
 
 def deleted(server):
-    return [(each.path.rpartition("/")[2], each.body["preconditions"]["uid"]) for each in server.asked if each.body]
+    return [(item.path.rpartition("/")[2], item.body["preconditions"]["uid"]) for item in server.asked if item.body]
 
 
 def test_a_job_that_nobody_comes_for():
@@ -114,7 +114,7 @@ def test_the_server_selects():
     with cluster(jobs=[job("a", "Succeeded")], pods=[replica("a", "p")]) as server:
         swept(server)
     steps = "status.phase!=Succeeded,status.phase!=Failed"
-    lists = [(COLLECTION.fullmatch(each.path)[1], each.query) for each in server.asked if "limit" in each.query]
+    lists = [(COLLECTION.fullmatch(item.path)[1], item.query) for item in server.asked if "limit" in item.query]
     assert [(kind, query["labelSelector"], query.get("fieldSelector")) for kind, query in lists] == [
         ("tfjobs", OURS, None),
         ("pods", OURS, None),
@@ -129,7 +129,7 @@ def test_the_server_selects():
 def test_a_job_whose_step_has_a_pod_is_its_launchers(steps):
     with cluster(jobs=[job("a")], steps=steps) as server:
         assert swept(server)[0] == []
-    assert not [each for each in server.asked if "workflows" in each.path], "there is nothing to ask"
+    assert not [item for item in server.asked if "workflows" in item.path], "there is nothing to ask"
 
 
 @pytest.mark.parametrize("steps", [[step("wf.other")], [step(NODE, uid="x")], [step(f"{NODE}-2")]])
@@ -149,10 +149,10 @@ def test_a_workflow_is_asked_for_once_and_again_before_each_deletion():
     with cluster(jobs=[job(name) for name in "abc"], workflow=workflow(shutdown="Stop")) as server:
         swept(server)
     assert [name for name, _ in deleted(server)] == ["a", "b", "c"]
-    assert len([each for each in server.asked if each.path.endswith("/wf")]) == 1 + 3
+    assert len([item for item in server.asked if item.path.endswith("/wf")]) == 1 + 3
     with cluster(jobs=[job(name) for name in "abc"], workflow=workflow()) as server:
         swept(server)
-    assert len([each for each in server.asked if each.path.endswith("/wf")]) == 1
+    assert len([item for item in server.asked if item.path.endswith("/wf")]) == 1
 
 
 def test_a_workflow_that_is_gone():
@@ -196,14 +196,14 @@ def test_lists_come_in_pages(monkeypatch):
         _, count = swept(server)
     assert count.jobs == 5
     assert [name for name, _ in deleted(server)] == names
-    paged = [each for each in server.asked if "limit" in each.query and "=" not in each.query["labelSelector"][-5:]]
-    assert len([each for each in paged if "metadata.name" not in each.query.get("fieldSelector", "")]) == 3 + 2
+    paged = [item for item in server.asked if "limit" in item.query and "=" not in item.query["labelSelector"][-5:]]
+    assert len([item for item in paged if "metadata.name" not in item.query.get("fieldSelector", "")]) == 3 + 2
 
 
 def test_everywhere():
     with cluster(jobs=[job("a")]) as server:
         swept(server, namespace="")
-    paths = [each.path for each in server.asked]
+    paths = [item.path for item in server.asked]
     assert "/apis/kubeflow.org/v1/tfjobs" in paths
     assert "/api/v1/pods" in paths
     assert paths[-1] == "/apis/kubeflow.org/v1/namespaces/ml/tfjobs/a"

@@ -251,7 +251,7 @@ def test_nonsense_deletes_nothing_and_stops_nothing(kind, default):
     )
     fake.objects[PODS] = [launcher("a", {**OWNER, "name": "no name"})]
     said, count = fake.sweep([kind], default=default)
-    assert sorted(fake.deleted) == sorted(each["metadata"]["uid"] for each in due)
+    assert sorted(fake.deleted) == sorted(item["metadata"]["uid"] for item in due)
     assert count.served == 1
     assert count.failures == len([line for line in said if "deleted" not in line])
 
@@ -264,7 +264,7 @@ def test_nonsense_in_pods_deletes_no_others():
     fake.sweep([TFJob()])
     assert {"first", "last"} <= set(fake.deleted)
     uid = done["metadata"]["uid"]
-    for each in pods:
-        meta = each["metadata"]
+    for item in pods:
+        meta = item["metadata"]
         if isinstance(meta, dict) and meta.get("uid") in fake.deleted:
             assert [owner["uid"] for owner in meta["ownerReferences"]] == [uid]

@@ -16,7 +16,7 @@ def loop():
     loop = EventLoop()
     yield loop
     loop.close()
-    until(lambda: not [each for each in threading.enumerate() if each.name in {"event loop", "worker 1"}])
+    until(lambda: not [item for item in threading.enumerate() if item.name in {"event loop", "worker 1"}])
 
 
 @pytest.fixture

@@ -200,7 +200,7 @@ def test_a_line_with_an_impossible_time_has_that_of_the_line_before(time, place)
     lines = position.take(b"".join(data))
     assert lines.texts == texts
     assert not lines.incomplete
-    assert all(dt.datetime.fromisoformat(each.decode()).year == 2026 for each in lines.stamps[place:])
+    assert all(dt.datetime.fromisoformat(item.decode()).year == 2026 for item in lines.stamps[place:])
     position.resume()
     assert position.take(b"".join(data)) is None
     assert position.take(b"".join(nanoseconds(3)[2][1:])).texts == [b"line 2"]

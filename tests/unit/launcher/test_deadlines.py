@@ -9,8 +9,8 @@ from tfsteps.runs.events import (
     JobChanged,
     LogLines,
     PartialLine,
-    Replica,
     ReplicaChanged,
+    ReplicaName,
     ReplicaState,
     State,
     Tick,
@@ -18,7 +18,7 @@ from tfsteps.runs.events import (
 )
 from tfsteps.spec import Deadlines
 
-W0 = Replica("worker", 0)
+W0 = ReplicaName("worker", 0)
 HOURS = 3600.0
 HELD = {State.QUEUED, State.SUSPENDED}
 
@@ -49,7 +49,7 @@ class Follower:
 
     def see(self, *events):
         for event in events:
-            self.clock.see(event)
+            self.clock.apply(event)
 
     def passed(self, seconds, *, visible=True):
         """Return what passes within so many seconds, and after how many of them."""

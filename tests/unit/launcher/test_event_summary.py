@@ -24,7 +24,7 @@ from tfsteps.runs.events import State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.location import Location
 from tfsteps.runs.status import Status
-from tfsteps.runs.store import Attempt, make_private
+from tfsteps.runs.store import AttemptFolder, make_private
 from tfsteps.steps.job_step import JobOutput
 from tfsteps.systems.base import LaunchError
 from tfsteps.tensorboard.event_curves import EventCurves
@@ -247,7 +247,7 @@ def attempted(folder, changes, *, location=Location.LOCAL, handle=None, attempt=
     """Return the status of an attempt whose program does `changes` with the folder of the model."""
     identity = Identity(run="r", task="one", attempt=attempt)
     status = Status(identity=identity, job="one", system="local", state=State.SUCCEEDED, location=location)
-    make_private(Attempt.of(identity).folder)
+    make_private(AttemptFolder.of(identity).folder)
     status.logs, status.model = str(folder / "logs"), str(folder / "model")
     made = job({}, outputs=fields)
     before = EarlierFiles.of(status, made)
@@ -255,7 +255,7 @@ def attempted(folder, changes, *, location=Location.LOCAL, handle=None, attempt=
     handle = handle or Here()
     handle.uid = f"u{attempt}"
     origin = origin_of(status, made, handle, before)
-    Attempt.of(identity).write_event_origin(origin)
+    AttemptFolder.of(identity).write_event_origin(origin)
     event_summary.set_outputs(status, made, handle, origin, before)
     return status
 
@@ -315,7 +315,7 @@ def test_an_earlier_launcher_of_the_job_knows_what_was_there_before(tmp_path):
     _, status = attempt_of(json.dumps(FIELDS), State.SUCCEEDED)
     status.logs = str(tmp_path / "logs")
     first = origin_of(status, job(), Here(), EarlierFiles.of(status, job()))
-    Attempt.of(status.identity).write_event_origin(first)
+    AttemptFolder.of(status.identity).write_event_origin(first)
     with ScalarWriter(tmp_path / "logs"):
         assert origin_of(status, job(), Here(), EarlierFiles.of(status, job())) == first
         made_again = Here()
@@ -335,7 +335,7 @@ def test_damage_is_a_warning_of_the_step_and_stands_in_the_report(tmp_path):
     (warning,) = status.warnings
     assert warning == status.metric_notes["half"]
     assert "is damaged at byte" in warning
-    attempt = Attempt.of(status.identity)
+    attempt = AttemptFolder.of(status.identity)
     attempt.write(status)
     text = shown(attempt)
     assert text.count("is damaged at byte") >= 2, "in the warnings and below the curves"

@@ -8,7 +8,7 @@ from tfsteps import spec
 from tfsteps.launcher.lifecycle import launch
 from tfsteps.launcher.log_limit import DEFAULT, log_limit
 from tfsteps.runs.identity import Identity
-from tfsteps.runs.store import Attempt
+from tfsteps.runs.store import AttemptFolder
 from tfsteps.systems import registry
 from tfsteps.systems.base import LaunchError
 
@@ -58,7 +58,7 @@ def test_a_launcher_refuses_a_wrong_limit_before_it_creates_anything(monkeypatch
 def test_a_launcher_drops_lines_beyond_the_limit(monkeypatch):
     monkeypatch.setenv("TFSTEPS_LOG_LIMIT", "16Mi")
     status = run("yes 'a long line of some output of a program that repeats itself' | head -n 400000; echo end")
-    attempt = Attempt.of(status.identity)
+    attempt = AttemptFolder.of(status.identity)
     assert sum(file.stat().st_size for file in attempt.folder.glob("log*")) <= 16 << 20
     (warning,) = [warning for warning in status.warnings if "dropped" in warning]
     assert "limit of 16.0 MiB" in warning

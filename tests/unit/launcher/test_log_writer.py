@@ -7,9 +7,9 @@ import pytest
 
 from tfsteps.launcher.log_writer import LogWriter
 from tfsteps.launcher.printer import Printer
-from tfsteps.runs.events import LogLines, Replica, one_line
+from tfsteps.runs.events import LogLines, ReplicaName, one_line
 
-W0, W1 = Replica("worker", 0), Replica("worker", 1)
+W0, W1 = ReplicaName("worker", 0), ReplicaName("worker", 1)
 
 
 def test_every_line_of_a_block_is_printed_with_its_replica():

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 import pytest
 
 from tfsteps.launcher.stop_requests import StopRequests
-from tfsteps.runs.store import Attempt
+from tfsteps.runs.store import AttemptFolder
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,6 @@ from tfsteps.runs.store import Attempt
     ],
 )
 def test_the_longest_wait_for_notifications_at_the_end_of_a_step(signals, on_cluster, seconds, tmp_path):
-    stop = StopRequests(SimpleNamespace(outlives_launcher=on_cluster), Attempt(tmp_path))
+    stop = StopRequests(SimpleNamespace(outlives_launcher=on_cluster), AttemptFolder(tmp_path))
     stop.signals += signals
     assert stop.notify_seconds() == seconds

@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from tfsteps.launcher.stop_requests import StopRequests
-from tfsteps.runs.store import Attempt
+from tfsteps.runs.store import AttemptFolder
 from tfsteps.systems.base import Cause
 
 
@@ -32,7 +32,7 @@ class Job:
 @pytest.mark.parametrize("before", [True, False], ids=["before the job", "while it runs"])
 def test_ctrl_c_alone_certainly_comes_from_a_person(number, cause, before):
     job = Job()
-    stop = StopRequests(job, Attempt(pathlib.Path("none")))
+    stop = StopRequests(job, AttemptFolder(pathlib.Path("none")))
     if not before:
         stop.attach(job)
     stop.signals.append(number)

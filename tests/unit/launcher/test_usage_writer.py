@@ -24,13 +24,13 @@ def test_the_file_is_bounded_and_keeps_the_whole_time(tmp_path, replicas, hours)
     assert largest <= limit
     usage = Usage.read(tmp_path)
     assert len(usage.replicas) == replicas
-    for each in usage.replicas:
-        assert (each.summary.cpu_peak, each.summary.memory_peak) == (7.5, 99 + hours * 720)
-        assert each.summary.seconds == pytest.approx(hours * 3600, rel=1e-3)
-        assert len(each.samples) >= 20, "a tenth of 200"
-        starts = [s.at - s.seconds for s in each.samples[1:]]
-        assert starts == pytest.approx([s.at for s in each.samples[:-1]], abs=1), "no gap, no overlap"
-        assert each.samples[-1].window == 5.0, "the newest are not merged"
+    for replica in usage.replicas:
+        assert (replica.summary.cpu_peak, replica.summary.memory_peak) == (7.5, 99 + hours * 720)
+        assert replica.summary.seconds == pytest.approx(hours * 3600, rel=1e-3)
+        assert len(replica.samples) >= 20, "a tenth of 200"
+        starts = [s.at - s.seconds for s in replica.samples[1:]]
+        assert starts == pytest.approx([s.at for s in replica.samples[:-1]], abs=1), "no gap, no overlap"
+        assert replica.samples[-1].window == 5.0, "the newest are not merged"
 
 
 def test_more_containers_than_fit_keep_one_sample_each(tmp_path):

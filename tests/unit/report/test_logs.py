@@ -84,7 +84,7 @@ def test_of_a_huge_log_only_the_end_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(logs, "_BLOCK", 100)
     path = write(tmp_path, ("a-0", b"early"), *[("b-0", b"%d" % i) for i in range(100)])
     found = logs.tails(path, ["a-0", "b-0"])
-    assert found["a-0"] == logs.Tail([], earlier=True)
+    assert found["a-0"] == logs.LogTail([], earlier=True)
     assert texts(found["b-0"])[-1] == "99"
     assert len(found["b-0"].lines) < 40
 
@@ -99,7 +99,7 @@ def test_lines_that_a_full_disk_cut_harm_nothing(tmp_path, broken):
 
 
 def test_no_log(tmp_path):
-    assert logs.tails(tmp_path / "log", ["a-0"]) == {"a-0": logs.Tail([], earlier=False)}
+    assert logs.tails(tmp_path / "log", ["a-0"]) == {"a-0": logs.LogTail([], earlier=False)}
     assert logs.tails(tmp_path / "log", []) == {}
 
 

@@ -16,7 +16,7 @@ from tfsteps.runs.events import State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.pipeline_record import PipelineRecord, StepRecord
 from tfsteps.runs.status import FailureSummary, Status
-from tfsteps.runs.store import Attempt
+from tfsteps.runs.store import AttemptFolder
 
 RUN = "k7c2m9x4qp"
 
@@ -24,7 +24,7 @@ RUN = "k7c2m9x4qp"
 def attempt_at(task, number=0, state=State.SUCCEEDED, at=0.0, ended=10.0, **fields):
     """Write the status of an attempt of the run; times in seconds since its beginning."""
     identity = Identity(run=RUN, task=task, attempt=number, pipeline="mnist-nightly")
-    attempt = Attempt.of(identity)
+    attempt = AttemptFolder.of(identity)
     attempt.folder.mkdir(parents=True)
     end = None if ended is None else START + ended
     status = Status(identity=identity, job=task, system="local", state=state, created=START + at, ended=end, **fields)

@@ -8,7 +8,7 @@ import yaml
 from tfsteps.image import IMAGE
 from tfsteps.janitor.__main__ import main
 from tfsteps.janitor.default_retention import DEFAULT
-from tfsteps.janitor.metrics import Metrics
+from tfsteps.janitor.metrics import JanitorMetrics
 from tfsteps.janitor.options import VARIABLES, parse
 from tfsteps.janitor.rules import Reason
 from tfsteps.systems import registry
@@ -96,7 +96,7 @@ def test_the_component_of_schedules_grants_what_its_pass_needs():
 
 def test_alerts_use_metrics_that_exist_and_are_documented():
     (group,) = load("monitoring/janitor-prometheusrule.yaml")["spec"]["groups"]
-    served = set(re.findall(r"^# TYPE (\w+)", Metrics([], 60).text(), re.MULTILINE))
+    served = set(re.findall(r"^# TYPE (\w+)", JanitorMetrics([], 60).text(), re.MULTILINE))
     page = (MANIFESTS.parents[1] / "docs/operate/janitor.md").read_text()
     for rule in group["rules"]:
         used = set(re.findall(r"tfsteps_janitor_\w+", rule["expr"]))
@@ -121,7 +121,7 @@ def test_it_runs_this_version_with_arguments_that_it_understands(monkeypatch, ca
     assert container()["image"] == IMAGE
     assert container()["command"] == ["python", "-m", "tfsteps.janitor"]
     (patch,) = [
-        each for each in load("cluster/kustomization.yaml")["patches"] if each["target"]["kind"] == "Deployment"
+        item for item in load("cluster/kustomization.yaml")["patches"] if item["target"]["kind"] == "Deployment"
     ]
     (added,) = yaml.safe_load(patch["patch"])
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))

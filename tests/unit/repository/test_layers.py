@@ -61,7 +61,7 @@ def test_a_launcher_on_kubernetes_imports_an_http_client_and_no_more():
     with serve([refusal(403, "Forbidden")]) as server:
         program = ON_KUBERNETES.format(server=f"http://127.0.0.1:{server.server_port}")
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-        asked = {each.method for each in server.asked}
+        asked = {item.method for item in server.asked}
     code, imported = json.loads(done.stderr)
     assert code == 2, done.stdout
     assert asked == {"GET", "POST"}, "it went as far as to create a job"

@@ -117,7 +117,7 @@ def test_links_stay_links_inside_and_lead_nowhere_else(folder, tmp_path):
     os.mkfifo(folder / "pipe")
     packed = pack(folder)
     assert packed.left_out == (
-        "data (link that leads out of the folder)", "lost (link that leads nowhere)", "pipe (not a regular file)",
+        "data (link that leads out of the folder)", "lost (broken link)", "pipe (not a regular file)",
     )  # fmt: skip
     unpack(packed.digest, there := tmp_path / "there")
     assert (there / "link.py").read_text() == (there / "dir" / "a.py").read_text() == "A = 1\n"

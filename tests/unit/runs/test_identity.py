@@ -47,7 +47,7 @@ def test_long_values_that_differ_at_the_end_stay_different():
 def test_run_ids_are_short_and_different():
     ids = {new_run_id() for _ in range(1000)}
     assert len(ids) == 1000
-    assert all(re.fullmatch(r"[a-p][a-z2-7]{9}", each) for each in ids)
+    assert all(re.fullmatch(r"[a-p][a-z2-7]{9}", identifier) for identifier in ids)
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
-"""Images by their digests: what is the same, what differs, and what cannot be told."""
+"""Images by their digests: what is the same, what differs, and what is not known."""
 
 import pytest
 
 from tests.support.finished import START
-from tfsteps.runs.events import Replica, ReplicaChanged, ReplicaState
+from tfsteps.runs.events import ReplicaChanged, ReplicaName, ReplicaState
 from tfsteps.runs.images import differ, image_line, image_of
 from tfsteps.runs.incarnations import Incarnations
 from tfsteps.runs.status import ReplicaStatus
@@ -43,8 +43,10 @@ def test_an_incarnation_keeps_its_image_and_the_next_has_its_own():
     incarnations = Incarnations([replica])
 
     def see(state, image="", **more):
-        event = ReplicaChanged(at=START, replica=Replica("worker", 0), state=state, image=image, started=START, **more)
-        incarnations.see(event)
+        event = ReplicaChanged(
+            at=START, replica=ReplicaName("worker", 0), state=state, image=image, started=START, **more
+        )
+        incarnations.apply(event)
 
     see(ReplicaState.RUNNING, A)
     see(ReplicaState.FAILED, exit_code=1)

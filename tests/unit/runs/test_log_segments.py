@@ -21,10 +21,10 @@ from tfsteps.launcher.printer import Printer
 from tfsteps.launcher.recorder import Recorder
 from tfsteps.report import logs
 from tfsteps.runs import log_segments
-from tfsteps.runs.events import JobChanged, LogLines, Replica, State
+from tfsteps.runs.events import JobChanged, LogLines, ReplicaName, State
 from tfsteps.runs.log_segments import GAP, LogReader, segments
 
-W0, W1 = Replica("worker", 0), Replica("worker", 1)
+W0, W1 = ReplicaName("worker", 0), ReplicaName("worker", 1)
 KIB, MIB = 1 << 10, 1 << 20
 LIMIT = 16 * KIB
 

@@ -12,7 +12,7 @@ from tfsteps.runs.identity import Identity
 from tfsteps.runs.log_segments import GAP, LogReader
 from tfsteps.runs.record_store import RecordError, RecordSettings, RecordStore
 from tfsteps.runs.status import Status
-from tfsteps.runs.store import Attempt
+from tfsteps.runs.store import AttemptFolder
 
 ODD = "a run/of ünusual = names, ~: 100%"
 
@@ -27,7 +27,7 @@ def home(tmp_path, monkeypatch):
 def attempt_of(run, task="task", number=0, state=State.SUCCEEDED, log=b""):
     """Return an attempt with records, as a launcher leaves them."""
     identity = Identity(run=run, task=task, attempt=number)
-    attempt = Attempt.of(identity)
+    attempt = AttemptFolder.of(identity)
     with attempt.claim():
         (attempt.folder / "job.json").write_text('{"name": "x"}')
         attempt.log.write_bytes(log)

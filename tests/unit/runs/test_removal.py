@@ -78,7 +78,7 @@ def test_a_run_with_a_running_launcher_is_not_removed():
 
 def test_a_launcher_without_a_status_counts():
     folder = store.run_folder("a") / "x" / "0"
-    with store.Attempt(folder).claim(), pytest.raises(removal.InUseError):
+    with store.AttemptFolder(folder).claim(), pytest.raises(removal.InUseError):
         removal.remove("a")
     assert folder.exists()
 
@@ -160,10 +160,10 @@ def test_what_cannot_be_deleted_is_an_error_that_names_it_and_the_rest_is_delete
 def test_a_pipeline_folder_that_is_locked_is_alive():
     folder = store.pipeline_folder("a")
     with store.locked(folder):
-        assert store.Attempt(folder).alive().yes
+        assert store.AttemptFolder(folder).alive().yes
         with (folder / "lock").open("rb") as file, pytest.raises(BlockingIOError):
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    assert store.Attempt(folder).alive().no
+    assert store.AttemptFolder(folder).alive().no
 
 
 def test_one_task_goes_and_nothing_of_another():

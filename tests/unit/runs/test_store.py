@@ -21,18 +21,18 @@ from tfsteps.launcher.log_writer import LogWriter
 from tfsteps.launcher.recorder import Recorder
 from tfsteps.platforms.hai import access as hai_access
 from tfsteps.runs import log_file, store
-from tfsteps.runs.events import JobChanged, LogLines, Replica, ReplicaChanged, ReplicaState, State
+from tfsteps.runs.events import JobChanged, LogLines, ReplicaChanged, ReplicaName, ReplicaState, State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.lost_launcher import may_continue
 from tfsteps.runs.status import Incarnation, ReplicaStatus, Status
-from tfsteps.runs.store import Attempt
+from tfsteps.runs.store import AttemptFolder
 from tfsteps.systems import registry
 
 ME = Identity(run="r", task="t")
 
 
 def new(identity=ME, state=State.RUNNING):
-    attempt = Attempt.of(identity)
+    attempt = AttemptFolder.of(identity)
     lock = attempt.claim()
     attempt.write(Status(identity=identity, job="j", system="local", state=state))
     return attempt, lock
@@ -121,10 +121,10 @@ def test_the_lock_ends_with_its_process():
     )
     with started([sys.executable, "-c", code], stdout=subprocess.PIPE) as other:
         assert other.stdout.readline() == b"held\n"
-        assert Attempt.of(ME).alive().yes
+        assert AttemptFolder.of(ME).alive().yes
         other.kill()
         other.wait()
-    until(lambda: Attempt.of(ME).alive().no)
+    until(lambda: AttemptFolder.of(ME).alive().no)
 
 
 @pytest.mark.parametrize("name", ["a", "a b", "a/b", "..", ".", ".hidden", "ä" * 30, "x" * 150, "a\nb", "%2F"])
@@ -134,13 +134,13 @@ def test_any_run_and_task_name_is_one_folder(name):
     lock.close()
     assert attempt.folder.relative_to(store.home() / "runs").parts[2] == "0"
     assert store.runs() == [name]
-    assert [each.folder for each in store.attempts(name)] == [attempt.folder]
+    assert [item.folder for item in store.attempts(name)] == [attempt.folder]
 
 
 def test_attempts_are_numbered_and_sorted_by_number():
     for number in (0, 9, 10):
         new(Identity(run="r", task="t", attempt=number))[1].close()
-    assert [each.folder.name for each in store.attempts("r")] == ["0", "9", "10"]
+    assert [attempt.folder.name for attempt in store.attempts("r")] == ["0", "9", "10"]
     assert store.next_attempt("r", "t") == 11
     assert store.next_attempt("r", "other") == 0
 
@@ -159,7 +159,7 @@ def test_log_lines_come_back_and_an_unfinished_one_waits():
 
 
 def test_a_block_of_lines_is_the_same_as_its_lines():
-    worker, texts = Replica("worker", 1), [b"\xff one", b"", b"two"]
+    worker, texts = ReplicaName("worker", 1), [b"\xff one", b"", b"two"]
     each = [log_line(0.25 + i, "worker-1", text) for i, text in enumerate(texts)]
     stamps = [line.split()[0] for line in each]
     lines = LogLines(2.25, worker, texts, stamps)
@@ -174,7 +174,7 @@ def test_a_block_of_lines_is_the_same_as_its_lines():
 def test_names_longer_than_a_file_name_may_be():
     identity = Identity(run="r" * 300, task="t" * 300)
     new(identity)[1].close()
-    assert [each.folder for each in store.attempts("r" * 300)] == [Attempt.of(identity).folder]
+    assert [attempt.folder for attempt in store.attempts("r" * 300)] == [AttemptFolder.of(identity).folder]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk takes root")
@@ -185,7 +185,7 @@ def test_the_end_of_a_wide_job_fits_on_a_disk_that_is_full(tmp_path, monkeypatch
     try:
         monkeypatch.setenv("TFSTEPS_HOME", str(disk / "home"))
         replicas = [ReplicaStatus(role="worker", index=number) for number in range(700)]
-        attempt = Attempt.of(ME)
+        attempt = AttemptFolder.of(ME)
         with attempt.claim(), contextlib.closing(LogWriter(attempt.log)) as logbook:
             recorder = Recorder(Status(identity=ME, job="j", system="local", replicas=replicas), attempt, logbook, [])
             with contextlib.suppress(OSError), (disk / "fill").open("wb", buffering=0) as file:
@@ -194,13 +194,13 @@ def test_the_end_of_a_wide_job_fits_on_a_disk_that_is_full(tmp_path, monkeypatch
             for number in range(700):
                 change = ReplicaChanged(
                     at=1.75e9 + number / 7,
-                    replica=Replica("worker", number),
+                    replica=ReplicaName("worker", number),
                     state=ReplicaState.RUNNING,
                     place=f"pid {number + 10**6} port 40123",
                 )
-                recorder.see(change)
+                recorder.apply(change)
                 end = {"exit_code": 0, "cpu_seconds": 12.345678, "memory_bytes": 512 << 20}
-                recorder.see(msgspec.structs.replace(change, state=ReplicaState.SUCCEEDED, **end))
+                recorder.apply(msgspec.structs.replace(change, state=ReplicaState.SUCCEEDED, **end))
             recorder.end(JobChanged(at=1.75e9, state=State.SUCCEEDED))
             assert attempt.status().state is State.SUCCEEDED
             assert len(attempt.status().replicas[-1].incarnations) == 1
@@ -215,7 +215,7 @@ def test_nobody_else_can_read_what_may_hold_secrets(home):
         launch(job, ME, registry.get("local"), base_dir=home.parent)
     finally:
         os.umask(before)
-    attempt = Attempt.of(ME)
+    attempt = AttemptFolder.of(ME)
     folders = [home, home / "runs", attempt.folder.parent.parent, attempt.folder.parent, attempt.folder]
     modes = {path: path.stat().st_mode & 0o777 for path in [*folders, *attempt.folder.iterdir()]}
     assert {"job.json", "status.json", "log", "report.html"} <= {path.name for path in modes}
@@ -223,7 +223,7 @@ def test_nobody_else_can_read_what_may_hold_secrets(home):
 
 
 def test_a_job_that_was_left_running_is_not_lost():
-    attempt = Attempt.of(Identity(run="r", task="t"))
+    attempt = AttemptFolder.of(Identity(run="r", task="t"))
     left = Status(
         identity=Identity(run="r", task="t"), job="t-abc", system="kubeflow", namespace="ml", detached=True, created=1.0
     )

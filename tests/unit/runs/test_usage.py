@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.finished import attempt_of
 from tfsteps.runs.events import State
-from tfsteps.runs.usage import Note, Sample, Usage, UsageSummary, merged, records
+from tfsteps.runs.usage import Sample, Usage, UsageNote, UsageSummary, merged, records
 
 GIB = 1 << 30
 
@@ -121,7 +121,7 @@ def test_the_same_sample_twice_counts_once(tmp_path):
 
 
 def test_a_note_says_why_there_are_no_samples(tmp_path):
-    usage = written(tmp_path, Note("no metrics"), Note("no metrics"))
+    usage = written(tmp_path, UsageNote("no metrics"), UsageNote("no metrics"))
     assert (usage.replicas, usage.notes) == ([], ["no metrics"])
 
 

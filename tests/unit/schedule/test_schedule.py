@@ -125,9 +125,9 @@ def test_each_scheduler_reports_what_it_cannot_express():
     }  # fmt: skip
     given = schedule.from_plain(everything)
     refused = {
-        "kubeflow": [str(each) for each in kubeflow.problems(given, NOW)],
-        "argo": [str(each) for each in argo.problems(given)],
-        "cronjob": [str(each) for each in cronjob.problems(given)],
+        "kubeflow": [str(problem) for problem in kubeflow.schedule_problems(given, NOW)],
+        "argo": [str(problem) for problem in argo.schedule_problems(given)],
+        "cronjob": [str(problem) for problem in cronjob.schedule_problems(given)],
     }
     fields = {name: [text.partition(":")[0] for text in texts] for name, texts in refused.items()}
     assert fields == {
@@ -140,30 +140,30 @@ def test_each_scheduler_reports_what_it_cannot_express():
 
 def test_intervals_that_a_scheduler_cannot_count():
     short = schedule.from_plain({"interval": "30s", "start": "2026-11-01"})
-    assert [each.path for each in argo.problems(short)] == [("start",)]
-    assert [each.path for each in cronjob.problems(short)] == [("start",), ("interval",)]
-    assert kubeflow.problems(short, NOW) == []
+    assert [problem.path for problem in argo.schedule_problems(short)] == [("start",)]
+    assert [problem.path for problem in cronjob.schedule_problems(short)] == [("start",), ("interval",)]
+    assert kubeflow.schedule_problems(short, NOW) == []
 
 
 @pytest.mark.parametrize("zone", ["Asia/Kolkata", "Asia/Tokyo", "Etc/GMT+3", "Asia/Kathmandu"])
 @pytest.mark.parametrize("cron", ["30 3 * * 1-5", "45 23 * * *", "*/15 * * * *", "0 6 * * 0"])
 def test_kubeflow_fires_in_its_own_zone_when_the_author_meant(zone, cron):
     given = schedule.from_plain({"cron": cron, "timezone": zone})
-    assert kubeflow.problems(given, NOW) == []
+    assert kubeflow.schedule_problems(given, NOW) == []
     there = [utc(at) for at in itertools.islice(kubeflow.fires(given, NOW), 20)]
     assert there == [utc(at) for at in itertools.islice(fires.fire_times(given, NOW), 20)]
 
 
 def test_kubeflow_takes_a_zone_that_is_its_own():
     given = schedule.from_plain({"cron": "0 6 * * 1", "timezone": "Europe/Berlin"})
-    assert [each.path for each in kubeflow.problems(given, NOW)] == [("timezone",)]
-    assert kubeflow.problems(given, NOW, "Europe/Berlin") == []
+    assert [problem.path for problem in kubeflow.schedule_problems(given, NOW)] == [("timezone",)]
+    assert kubeflow.schedule_problems(given, NOW, "Europe/Berlin") == []
     assert kubeflow.recurring_run(given, NOW, "Europe/Berlin")["cron_expression"] == "0 0 6 * * 1"
 
 
 def test_intervals_need_no_zone():
     given = schedule.from_plain({"interval": "1h", "timezone": "Europe/Berlin"})
-    assert kubeflow.problems(given, NOW) == []
+    assert kubeflow.schedule_problems(given, NOW) == []
 
 
 def test_each_scheduler_limits_runs_or_refuses():
@@ -173,15 +173,15 @@ def test_each_scheduler_limits_runs_or_refuses():
     limited = {"entrypoint": "main", "parallelism": 2, "activeDeadlineSeconds": 21600}
     assert argo.cron_workflow(when, workflow, "n")["spec"]["workflowSpec"] == limited
     config_map = next(
-        each for each in cronjob.objects(when, workflow, "n", namespace="ml") if each["kind"] == "ConfigMap"
+        item for item in cronjob.objects(when, workflow, "n", namespace="ml") if item["kind"] == "ConfigMap"
     )
     assert json.loads(config_map["data"]["workflow.json"])["spec"] == limited
     assert kubeflow.recurring_run(when, NOW)["max_concurrency"] == 3
-    assert [found.path for found in kubeflow.problems(when, NOW)] == [("parallelism",), ("timeout",)]
+    assert [found.path for found in kubeflow.schedule_problems(when, NOW)] == [("parallelism",), ("timeout",)]
     for scheduler in (argo, cronjob):
-        assert [found.path for found in scheduler.problems(when)] == [("max_active_runs",)]
+        assert [found.path for found in scheduler.schedule_problems(when)] == [("max_active_runs",)]
     eleven = schedule.from_plain({"cron": "@daily", "concurrency": "allow", "max_active_runs": 11})
-    assert "from 1 to 10" in str(kubeflow.problems(eleven, NOW)[0])
+    assert "from 1 to 10" in str(kubeflow.schedule_problems(eleven, NOW)[0])
 
 
 RULES = {"cron": "0 6 * * 1", "depends_on_past": True, "retry": 1, "skip": ["a"]}
@@ -190,11 +190,11 @@ RULES = {"cron": "0 6 * * 1", "depends_on_past": True, "retry": 1, "skip": ["a"]
 def test_rules_are_refused_with_what_keeps_them():
     rules = schedule.from_plain(RULES)
     refused = {
-        "argo": argo.problems(rules),
-        "cronjob": cronjob.problems(rules),
-        "kubeflow": kubeflow.problems(rules, NOW),
+        "argo": argo.schedule_problems(rules),
+        "cronjob": cronjob.schedule_problems(rules),
+        "kubeflow": kubeflow.schedule_problems(rules, NOW),
     }
-    fields = {name: [each.path[0] for each in problems] for name, problems in refused.items()}
+    fields = {name: [problem.path[0] for problem in problems] for name, problems in refused.items()}
     assert fields == {
         "argo": ["depends_on_past"],
         "cronjob": ["depends_on_past"],
@@ -202,7 +202,7 @@ def test_rules_are_refused_with_what_keeps_them():
     }
     assert "`--scheduler janitor`" in str(refused["argo"][0])
     expired = schedule.from_plain({"cron": "0 6 * * 1", "concurrency": "replace", "expired_limit": 2})
-    assert [each.path for each in argo.problems(expired)] == [("expired_limit",)]
+    assert [problem.path for problem in argo.schedule_problems(expired)] == [("expired_limit",)]
 
 
 STEPS = {

@@ -122,7 +122,7 @@ DEFAULTS = [
     (Gang, {"scheduler": "scheduler-plugins-scheduler", "min_available": None, "timeout": None}),
     (spec.Webhook, {"url": WebhookUrl(), "events": ("failed", "deadline"), "format": "json"}),
     (WebhookUrl, {"env": "TFSTEPS_WEBHOOK_URL"}),
-    (spec.CodeSource, {"folder": ".", "digest": None}),
+    (spec.CodeSource, {"folder": ".", "digest": None, "bucket": None}),
     (TensorBoard, {"log_dir": None, "image": None, "keep_for": None, "idle": None, "via": "job"}),
     (
         Resources,
@@ -188,7 +188,7 @@ INFERRED = [
 
 
 @pytest.mark.parametrize(("piece", "how", "decisive_replica"), INFERRED)
-def test_strategy_and_deciding_replica_follow_from_the_roles(piece, how, decisive_replica):
+def test_strategy_and_decisive_replica_follow_from_the_roles(piece, how, decisive_replica):
     job = parse(piece)
     assert (job.effective_strategy, job.decisive_replica) == (how, decisive_replica)
 

@@ -38,21 +38,21 @@ def test_a_job_system_behaves_as_its_capability_declares(system, feature, monkey
     for variable in ("TOKEN", "MODE", "NODE"):  # of the example: a local run would take it from here
         monkeypatch.delenv(variable, raising=False)
     capability, asking = registry.capabilities_of(system)[feature], features.job_of(system, feature)
-    problems = [problem for problem in registry.get(system).problems(asking) if capability.note in problem.wrong]
+    problems = [problem for problem in registry.get(system).spec_problems(asking) if capability.note in problem.wrong]
     warnings = [warning for warning in registry.get(system).warnings(asking) if capability.note in warning]
     asked = feature in EXAMPLES
     assert bool(problems) is (asked and capability.level is Level.REFUSED)
     assert bool(warnings) is (asked and capability.level is Level.UNUSED)
     assert all(problem.fix == capability.fix != "" for problem in problems)
     if capability.level in (Level.NATIVE, Level.DONE):
-        assert registry.get(system).problems(asking) == []
+        assert registry.get(system).spec_problems(asking) == []
 
 
 def test_a_refusal_names_the_field_its_value_the_reason_and_what_to_do():
     table = dict.fromkeys(FEATURES, capabilities.native(""))
     table["gpu"] = refused("a toy has no GPU", "Remove it")
     asking = job(resources={"gpu": 2}, roles={"worker": {"resources": {"gpu": 1}}, "chief": {}})
-    assert [str(problem) for problem in capabilities.problems(asking, table)] == [
+    assert [str(problem) for problem in capabilities.spec_problems(asking, table)] == [
         "resources.gpu: 2 is not supported: a toy has no GPU. Remove it.",
         "roles.worker.resources.gpu: 1 is not supported: a toy has no GPU. Remove it.",
     ]
@@ -74,8 +74,8 @@ def test_a_job_system_can_refuse_some_uses_of_a_feature():
     table["priority"] = refused(
         "it is too high", "Write at most 9", lambda job: [Use(("priority",))][: job.priority > 9]
     )
-    assert capabilities.problems(job(priority=9), table) == []
-    assert [problem.path for problem in capabilities.problems(job(priority=10), table)] == [("priority",)]
+    assert capabilities.spec_problems(job(priority=9), table) == []
+    assert [problem.path for problem in capabilities.spec_problems(job(priority=10), table)] == [("priority",)]
 
 
 @pytest.mark.parametrize(

@@ -67,11 +67,11 @@ def test_a_local_run_expands_them(monkeypatch):
 def test_a_reference_to_what_a_shell_sets_is_refused(system, names):
     variables = {"TASK": "$(TFSTEPS_TASK)", "OF_ROLE": "x", "INDEX": "$(TFSTEPS_INDEX)"}
     asking = job(args=[f"$({name})" for name in names], roles={"worker": {"replicas": 2, "env": variables}})
-    problems = registry.get(system).problems(asking)
+    problems = registry.get(system).spec_problems(asking)
     fields = ["args"] * len(names) + ["roles.worker.env.INDEX"]
     assert [spec.dotted(problem.path) for problem in problems] == fields
     assert {problem.value for problem in problems} == {f"$({name})" for name in names}
-    assert registry.get(system).problems(job(args=["$(TFSTEPS_TASK) $$(TFSTEPS_INDEX)"], env={"A": "1"})) == []
+    assert registry.get(system).spec_problems(job(args=["$(TFSTEPS_TASK) $$(TFSTEPS_INDEX)"], env={"A": "1"})) == []
 
 
 def test_folders_with_dollars_stay():

@@ -42,7 +42,7 @@ def output(made, task="train"):
 def test_the_first_volume_that_lasts_holds_the_outputs(volumes, folder):
     made = job(volumes)
     assert output(made) == f"{folder}/r1/train"
-    lost = [each for each in registry.get("kubeflow").warnings(made) if "lost with their pods" in each]
+    lost = [warning for warning in registry.get("kubeflow").warnings(made) if "lost with their pods" in warning]
     assert bool(lost) == (folder == NOWHERE)
 
 
@@ -87,7 +87,7 @@ def test_a_uri_stays_a_uri(system, scheme, slashes, tmp_path):
         output_dir=f"{scheme}://bucket/{{run_id}}{slashes}", outputs={"model": "./export/", "logs": "."}, **board
     )
     identity, on = Identity(run="r1", task="train"), registry.get(system)
-    assert not on.problems(made)
+    assert not on.spec_problems(made)
     places = on.places(made, identity, tmp_path)
     root = f"{scheme}://bucket/r1"
     assert (places.output, places.model, places.logs) == (root, f"{root}/export", root)
@@ -109,15 +109,15 @@ def test_a_uri_stays_a_uri(system, scheme, slashes, tmp_path):
     ids=["read-only", "writable", "writable within it", "read-only within it", "another folder"],
 )
 def test_output_on_a_volume_that_is_mounted_read_only_is_refused(volumes, refused):
-    found = registry.get("kubeflow").problems(job(volumes, output_dir="/data/runs/{run_id}"))
-    assert [str(each).partition(",")[0] for each in found] == (
+    found = registry.get("kubeflow").spec_problems(job(volumes, output_dir="/data/runs/{run_id}"))
+    assert [str(item).partition(",")[0] for item in found] == (
         [f"output_dir: '/data/runs/{{run_id}}' is on the volume at {volumes[-1]['mount']}"] if refused else []
     )
 
 
 @pytest.mark.parametrize("system", registry.on_kubernetes())
 def test_a_pod_has_no_folder_for_a_relative_path(system):
-    (problem,) = registry.get(system).problems(job(output_dir="runs/{run_id}"))
+    (problem,) = registry.get(system).spec_problems(job(output_dir="runs/{run_id}"))
     assert str(problem).startswith("output_dir: 'runs/{run_id}' is relative, and a pod has no folder of the job file.")
 
 

@@ -16,6 +16,7 @@ libc.on_exit(ctypes.cast(libc.abort, ctypes.c_void_p), None)  # as OpenSSL's own
 WITHOUT_TLS = {
     "api/replica/tfsteps_function.py",  # of the replicas, where tfsteps need not be installed
     "launcher/event_summary.py",
+    "systems/kubernetes/fetch_code.py",  # travels to replicas as text, and has one thread
     "tensorboard/server.py",
 }
 

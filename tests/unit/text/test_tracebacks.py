@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tfsteps.runs.last_lines import Tail
+from tfsteps.runs.last_lines import LastLines
 from tfsteps.systems.local.guard import WRAPPER
 from tfsteps.text.tracebacks import STACK, raised, stack
 
@@ -52,7 +52,7 @@ def graph_execution():
 
 
 def test_numbers_that_are_printed_after_it_do_not_hide_it(graph_execution):
-    tail = Tail()
+    tail = LastLines()
     tail.add([b"step %d" % number for number in range(500)])
     tail.add(graph_execution)
     tail.add([b"  0.1 0.2 0.3"] * 100)
@@ -62,7 +62,7 @@ def test_numbers_that_are_printed_after_it_do_not_hide_it(graph_execution):
 
 
 def test_a_progress_bar_before_it_on_its_line(graph_execution):
-    tail = Tail()
+    tail = LastLines()
     place = graph_execution.index(b"Traceback (most recent call last):")
     bar = b"\r".join(b"%d/300 [====]" % number for number in range(300))
     tail.add([*graph_execution[:place], bar + graph_execution[place], *graph_execution[place + 1 :]])
@@ -71,7 +71,7 @@ def test_a_progress_bar_before_it_on_its_line(graph_execution):
 
 
 def test_a_chain_is_kept_from_its_first_traceback():
-    tail = Tail()
+    tail = LastLines()
     lines = (PRINTED / "chained.txt").read_bytes().splitlines()
     for line in lines:  # however the blocks are cut
         tail.add([line])
@@ -80,7 +80,7 @@ def test_a_chain_is_kept_from_its_first_traceback():
 
 
 def test_an_exception_long_ago_is_not_why_it_ended(graph_execution):
-    tail = Tail()
+    tail = LastLines()
     tail.add(graph_execution)
     for number in range(1000):
         tail.add([b"step %d" % number])
@@ -90,7 +90,7 @@ def test_an_exception_long_ago_is_not_why_it_ended(graph_execution):
 
 @pytest.mark.parametrize("block", [1, 7, 100_000])
 def test_memory_is_bounded(block, graph_execution):
-    tail = Tail()
+    tail = LastLines()
     lines = [*graph_execution, *[b"x" * 10_000] * 1000]
     for start in range(0, len(lines), block):
         tail.add(lines[start : start + block])
@@ -122,7 +122,7 @@ def printed_by(*command, **env):
     process = subprocess.run(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**os.environ, **env}, check=False
     )
-    tail = Tail()
+    tail = LastLines()
     tail.add(process.stdout.splitlines())
     return tail.lines()
 
@@ -201,7 +201,7 @@ Thread 0x00007f0000000002 (most recent call first):
 
 
 def test_a_long_stack_is_kept_whole():
-    tail = Tail()
+    tail = LastLines()
     tail.add([STACK.encode(), b"Current thread 0x00007f0000000002 (most recent call first):"])
     tail.add([b'  File "/app/deep.py", line %d in f' % number for number in range(90)])
     assert stack(tail.lines()).frame == "deep.py:0 in f"

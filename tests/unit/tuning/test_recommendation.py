@@ -8,7 +8,7 @@ from tfsteps import spec
 from tfsteps.runs.events import State
 from tfsteps.runs.usage import UsageSummary
 from tfsteps.settings.parse import parse
-from tfsteps.tuning.recommendation import Attempt, Rule, Standing, range_of, tune
+from tfsteps.tuning.recommendation import RecordedAttempt, Rule, Standing, range_of, tune
 
 GIB, MIB = 1 << 30, 1 << 20
 JOB = """
@@ -29,7 +29,7 @@ def run(number, cpu=1.0, memory=GIB, *, seconds=110.0, of=None, role="worker", *
     usage = {role: UsageSummary(seconds=seconds, cpu_peak=cpu, memory_peak=memory)} if cpu is not None else {}
     made = status(run=f"r{number}", **{"state": State.SUCCEEDED, "usage": usage, **more})
     made.created = 1e9 + number
-    return Attempt(made, of or job())
+    return RecordedAttempt(made, of or job())
 
 
 def killed(number, limit=None, **more):
@@ -72,7 +72,7 @@ NOT_GOOD = [
     (run(9, role="ps"), Standing.NOT_GOOD, "the use of worker is not known"),
     (run(9, memory=None), Standing.NOT_GOOD, "the use of worker is not known"),
     (run(9, seconds=30.0), Standing.LOWER_BOUND, "25% of the time of worker was sampled"),
-    (Attempt(run(9).status, None), Standing.NOT_GOOD, "its job is not recorded"),
+    (RecordedAttempt(run(9).status, None), Standing.NOT_GOOD, "its job is not recorded"),
     (run(9, of=job(roles="{worker: {replicas: 3}}")), Standing.NOT_GOOD, "another job: replicas of worker"),
     (run(9, of=job(roles="{worker: {}, ps: {}, chief: {}}")), Standing.NOT_GOOD, "another job: roles"),
     (run(9, of=job(more="args: [x]\nenv: {A: b}")), Standing.NOT_GOOD, "another job: args of worker, env of worker"),

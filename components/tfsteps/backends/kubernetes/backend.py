@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NoReturn
 
 from tfsteps.backends.base import NO_LABELS, EventFolder, LogOptions, Section
-from tfsteps.backends.find import Run, Selection, run_among
+from tfsteps.backends.find import FoundRun, Selection, run_among
 from tfsteps.backends.kubernetes import debug, graph, log, pause, shell, tensorboard
 from tfsteps.backends.kubernetes.pipelines import failed_pipelines
 from tfsteps.backends.place import PATIENCE_SECONDS, Place
@@ -33,7 +33,7 @@ from tfsteps.systems.base import LaunchError
 from tfsteps.systems.kubernetes.cleanup.retention import JOB
 from tfsteps.systems.kubernetes.follow.pods import Pod
 from tfsteps.systems.kubernetes.job_cluster import JobCluster
-from tfsteps.systems.kubernetes.query.runs import Job, Runs
+from tfsteps.systems.kubernetes.query.runs import ClusterJob, ClusterRuns
 from tfsteps.systems.kubernetes.query.status import JobPod
 
 _TAIL_LINES = 400  # enough for a traceback of TensorFlow's
@@ -41,7 +41,7 @@ _LOGS_READ = 8  # of failed replicas: the first one to fail is among the first t
 
 
 @contextlib.contextmanager
-def cluster(place: Place, of_job: JobCluster | None = None) -> Iterator[Runs]:
+def cluster(place: Place, of_job: JobCluster | None = None) -> Iterator[ClusterRuns]:
     """Yield what has been launched on the cluster of `place`; a refusal of the cluster ends the command.
 
     Args:
@@ -55,7 +55,7 @@ def cluster(place: Place, of_job: JobCluster | None = None) -> Iterator[Runs]:
     except LaunchError as error:
         raise CommandError(str(error), ExitCode.PLATFORM if error.retryable else ExitCode.USAGE) from error
     try:
-        yield Runs(api, registry.kinds(), namespace, find_origin, warn)
+        yield ClusterRuns(api, registry.kinds(), namespace, find_origin, warn)
     except AccessError as error:
         raise CommandError(str(error)) from error
     except ApiError as error:
@@ -65,7 +65,7 @@ def cluster(place: Place, of_job: JobCluster | None = None) -> Iterator[Runs]:
 class ClusterBackend:
     """The `RunBackend` of a cluster: job objects, their pods and events."""
 
-    def __init__(self, runs: Runs, place: Place) -> None:
+    def __init__(self, runs: ClusterRuns, place: Place) -> None:
         """Take what has been launched on the cluster of `place`."""
         self._runs = runs
         self._place = place
@@ -74,13 +74,13 @@ class ClusterBackend:
     def where(self) -> str:
         return self._runs.where
 
-    def jobs(self, run: str = "", labels: Mapping[str, str] = NO_LABELS) -> list[Job]:
+    def jobs(self, run: str = "", labels: Mapping[str, str] = NO_LABELS) -> list[ClusterJob]:
         return self._runs.jobs(run, labels)
 
-    def pipelines(self, jobs: Sequence[Job]) -> list[PipelineRecord]:
+    def pipelines(self, jobs: Sequence[ClusterJob]) -> list[PipelineRecord]:
         return failed_pipelines(self._runs.api, self._runs.namespace, jobs)
 
-    def find(self, text: str) -> Run[Job]:
+    def find(self, text: str) -> FoundRun[ClusterJob]:
         """Look among the jobs; if no run is called `text`, among its operators' names and Workflows without a job."""
         jobs = self.jobs()
         try:
@@ -91,25 +91,25 @@ class ClusterBackend:
                     return run_among(jobs, job.status.identity.run, self.where, self._place.options)
             for record in reversed(self.pipelines(jobs)):
                 if text in (record.run, record.workflow, record.pipeline):
-                    return Run(record.run, [], record)
+                    return FoundRun(record.run, [], record)
             if clusters := self._runs.other_clusters(text):
                 how = " or ".join(f"--context {name}" for name in clusters)
                 raise CommandError(f"the jobs of run {text} are on cluster {', '.join(clusters)}; add {how}") from None
             raise
 
-    def recorded(self, job: Job) -> bytes:
+    def recorded(self, job: ClusterJob) -> bytes:
         """Return what this machine recorded, else the job's annotation."""
         if (record := record_of(job.status)) and (text := recorded_job(record.attempt)):
             return text
         return str((job.item["metadata"].get("annotations") or {}).get(JOB, "")).encode()
 
-    def record(self, job: Job) -> Record | None:
+    def record(self, job: ClusterJob) -> Record | None:
         return record_of(job.status)
 
-    def reports(self, jobs: Sequence[Job], most: int) -> list[pathlib.Path | None]:  # noqa: ARG002  they are here
+    def reports(self, jobs: Sequence[ClusterJob], most: int) -> list[pathlib.Path | None]:  # noqa: ARG002  they are here
         return reports_of(map(self.record, jobs))
 
-    def explain(self, job: Job) -> Status:
+    def explain(self, job: ClusterJob) -> Status:
         """Read the log of the replicas that failed, for the failure summary."""
         status = job.status
         if status.state in (State.FAILED, State.LOST):
@@ -117,10 +117,10 @@ class ClusterBackend:
             status.failure = failure_summary(status, lambda source, _: tails.get(source, []))
         return status
 
-    def surroundings(self, run: str, jobs: Sequence[Job]) -> Surroundings:
+    def surroundings(self, run: str, jobs: Sequence[ClusterJob]) -> Surroundings:
         return graph.surroundings(self._runs.api, run, jobs)
 
-    def follow(self, jobs: Sequence[Job], selection: Selection, observers: Sequence[Observer]) -> list[Status]:
+    def follow(self, jobs: Sequence[ClusterJob], selection: Selection, observers: Sequence[Observer]) -> list[Status]:
         """Follow the jobs until they have ended or are deleted."""
         changes = Changes(observers)
         last = {job.status.uid: job for job in jobs}
@@ -137,20 +137,20 @@ class ClusterBackend:
     def now(self) -> float:
         return self._runs.api.server_time() or time.time()
 
-    def containers(self, job: Job) -> list[str]:
+    def containers(self, job: ClusterJob) -> list[str]:
         return log.containers(job)
 
-    def print_log(self, jobs: Sequence[Job], selection: Selection, options: LogOptions) -> int:
+    def print_log(self, jobs: Sequence[ClusterJob], selection: Selection, options: LogOptions) -> int:
         lines = log.ClusterLog(self._runs, jobs, options)
         lines.print(options.tail)
         if options.follow:
             lines.follow(selection)
         return lines.printer.printed
 
-    def shell(self, job: Job, replica: str | None, command: Sequence[str]) -> NoReturn:
+    def shell(self, job: ClusterJob, replica: str | None, command: Sequence[str]) -> NoReturn:
         shell.replace_by(job, replica, command, self._place)
 
-    def stop(self, jobs: Sequence[Job], *, now: bool) -> None:
+    def stop(self, jobs: Sequence[ClusterJob], *, now: bool) -> None:
         """Delete the job objects, and wait until their pods are gone."""
         running = [job for job in jobs if not job.status.state.terminal]
         for job in running:
@@ -161,10 +161,10 @@ class ClusterBackend:
         for job in running:
             self._wait(job)
 
-    def set_paused(self, jobs: Sequence[Job], selection: Selection, *, paused: bool) -> None:  # noqa: ARG002
+    def set_paused(self, jobs: Sequence[ClusterJob], selection: Selection, *, paused: bool) -> None:  # noqa: ARG002
         pause.set_paused(self._runs, jobs, self._place, paused=paused)
 
-    def tensorboard(self, jobs: Sequence[Job], port: int) -> contextlib.AbstractContextManager[str]:
+    def tensorboard(self, jobs: Sequence[ClusterJob], port: int) -> contextlib.AbstractContextManager[str]:
         if len(jobs) == 1 and (link := jobs[0].kind.tensorboard_link(jobs[0].item)):
             return tensorboard.opened_link(self._runs.api, link, jobs[0].status.namespace, port)
         return tensorboard.opened(self._runs.api, functools.partial(tensorboard.request_for_jobs, jobs), port)
@@ -174,13 +174,13 @@ class ClusterBackend:
         request = functools.partial(tensorboard.request_for_folder, folder, namespace)
         return tensorboard.opened(self._runs.api, request, port)
 
-    def sections(self, job: Job) -> Iterator[Section]:
+    def sections(self, job: ClusterJob) -> Iterator[Section]:
         return debug.sections(self._runs, job)
 
-    def commands(self, job: Job) -> list[str]:
+    def commands(self, job: ClusterJob) -> list[str]:
         return debug.commands(job, self._place)
 
-    def _wait(self, job: Job) -> None:
+    def _wait(self, job: ClusterJob) -> None:
         def waiting_for() -> str:
             pods = ", ".join(str(job_pod.replica) for job_pod in self._runs.left(job))
             return pods and f"stopping {job.status.identity.task}: waiting for {pods}"
@@ -191,7 +191,7 @@ class ClusterBackend:
         print(verdict(stopped))
 
 
-def _tails(runs: Runs, job: Job) -> dict[str, list[str]]:
+def _tails(runs: ClusterRuns, job: ClusterJob) -> dict[str, list[str]]:
     """Return the last lines of the replicas that failed, as far as their pods are still there.
 
     Of a restarted replica, those of the incarnation that failed.

@@ -10,13 +10,13 @@ from tfsteps.backends.base import Section
 from tfsteps.backends.place import Place
 from tfsteps.console.text import local_time
 from tfsteps.runs.events import ReplicaState
-from tfsteps.systems.kubernetes.query.runs import Job, Runs
+from tfsteps.systems.kubernetes.query.runs import ClusterJob, ClusterRuns
 from tfsteps.systems.kubernetes.render.command_wrapper import has_code, shell_beside
 
 _EVENTS = 30  # the newest are the ones that matter
 
 
-def sections(runs: Runs, job: Job) -> Iterator[Section]:
+def sections(runs: ClusterRuns, job: ClusterJob) -> Iterator[Section]:
     """Yield the conditions of the job object, the pods that wait, and the newest events."""
     conditions = job.item.get("status", {}).get("conditions") or []
     rows = [(condition.get("lastTransitionTime", ""), condition) for condition in conditions]
@@ -27,7 +27,7 @@ def sections(runs: Runs, job: Job) -> Iterator[Section]:
     yield "events", [[_local(at), event["type"], _object(event), *_why(event)] for at, event in events]
 
 
-def commands(job: Job, place: Place) -> list[str]:
+def commands(job: ClusterJob, place: Place) -> list[str]:
     """Return a shell in a replica that runs, or what is known of one that does not; and what is known of the job."""
     status, container = job.status, job.kind.container
     kubectl = functools.partial(place.kubectl, status.namespace)

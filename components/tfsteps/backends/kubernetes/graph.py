@@ -18,7 +18,7 @@ from tfsteps.runs.identity import RUN_ID, label_value
 from tfsteps.systems.kubernetes.cleanup.retention import retention_policy
 from tfsteps.systems.kubernetes.permissions import JOBS, SERVICES
 from tfsteps.systems.kubernetes.query import parts
-from tfsteps.systems.kubernetes.query.runs import Job
+from tfsteps.systems.kubernetes.query.runs import ClusterJob
 from tfsteps.systems.kubernetes.tensorboard.manifests import COMPONENT
 from tfsteps.systems.kubernetes.times import by_age
 
@@ -27,7 +27,7 @@ _ENDED = {"succeeded", "failed", "skipped", "omitted"}
 _Item = Mapping[str, Any]
 
 
-def surroundings(api: Api, run: str, jobs: Sequence[Job]) -> Surroundings:
+def surroundings(api: Api, run: str, jobs: Sequence[ClusterJob]) -> Surroundings:
     """Return what exists of a run beside its jobs. What may not be read is a note, not an error."""
     reader = _Reader(api)
     found = [_in_namespace(reader, run, space, own) for space, own in _by_namespace(jobs).items()]
@@ -40,8 +40,8 @@ def surroundings(api: Api, run: str, jobs: Sequence[Job]) -> Surroundings:
     )
 
 
-def _by_namespace(jobs: Iterable[Job]) -> dict[str, list[Job]]:
-    spaces: dict[str, list[Job]] = {}
+def _by_namespace(jobs: Iterable[ClusterJob]) -> dict[str, list[ClusterJob]]:
+    spaces: dict[str, list[ClusterJob]] = {}
     for job in jobs:
         spaces.setdefault(job.status.namespace, []).append(job)
     return spaces
@@ -67,7 +67,7 @@ class _Reader:
             return []
 
 
-def _in_namespace(reader: _Reader, run: str, namespace: str, jobs: Sequence[Job]) -> Surroundings:
+def _in_namespace(reader: _Reader, run: str, namespace: str, jobs: Sequence[ClusterJob]) -> Surroundings:
     label = f"{RUN_ID}={label_value(run)}"
     run_pods = reader.items("The pods of the run", PODS, namespace, labelSelector=label)
     component = ",".join(f"{key}={value}" for key, value in COMPONENT.items())
@@ -121,7 +121,7 @@ class _Reference(msgspec.Struct, frozen=True):
     uid: str = ""
 
 
-def _reference(job: Job) -> _Reference | None:
+def _reference(job: ClusterJob) -> _Reference | None:
     """Return the Workflow of a job; None = it has none. A job that is kept for a retry has another owner."""
     policy, owners = retention_policy(job.item), job.item["metadata"].get("ownerReferences") or []
     kinds = registry.engine_objects()
@@ -132,7 +132,7 @@ def _reference(job: Job) -> _Reference | None:
     return next((_Reference(objects, name) for objects, name in named if name), None)
 
 
-def _workflows(reader: _Reader, namespace: str, jobs: Iterable[Job]) -> dict[str, _Workflow]:
+def _workflows(reader: _Reader, namespace: str, jobs: Iterable[ClusterJob]) -> dict[str, _Workflow]:
     references: dict[str, _Reference] = {}
     for reference in filter(None, map(_reference, jobs)):
         if reference.uid or reference.name not in references:
@@ -166,7 +166,7 @@ def _workflow(reader: _Reader, namespace: str, reference: _Reference) -> _Workfl
     )
 
 
-def _pipeline(run: str, namespace: str, workflow: _Workflow, jobs: Iterable[Job]) -> list[Node]:
+def _pipeline(run: str, namespace: str, workflow: _Workflow, jobs: Iterable[ClusterJob]) -> list[Node]:
     launched = {retention_policy(job.item).launcher for job in jobs}
     node = (
         Node(kind=NodeKind.PIPELINE, name=workflow.name, state="gone" if workflow.missing == "gone" else "")
@@ -176,7 +176,7 @@ def _pipeline(run: str, namespace: str, workflow: _Workflow, jobs: Iterable[Job]
     return [msgspec.structs.replace(node, links=pipeline_links(run, namespace, workflow.name))]
 
 
-def _launcher(job: Job, workflows: Mapping[str, _Workflow]) -> Node | None:
+def _launcher(job: ClusterJob, workflows: Mapping[str, _Workflow]) -> Node | None:
     """Return the launcher of a job: its pod, or what became of it; None = nothing is known of it."""
     reference = _reference(job)
     workflow = workflows.get(reference.name) if reference else None

@@ -19,7 +19,7 @@ from tfsteps.kube.inbox import Inbox
 from tfsteps.kube.log_lines import Lines, Position, note
 from tfsteps.kube.logs import ContainerLog
 from tfsteps.systems.kubernetes.follow.pods import Container
-from tfsteps.systems.kubernetes.query.runs import Job, Runs
+from tfsteps.systems.kubernetes.query.runs import ClusterJob, ClusterRuns
 from tfsteps.systems.kubernetes.query.status import JobPod
 
 _LAST_LINES_SECONDS = 10.0  # for replicas that still run after the end of their job
@@ -29,7 +29,7 @@ _Source = tuple[str, str]  # uid of a pod, and name of a container
 class ClusterLog:
     """Prints the log lines of some jobs so far, and those that follow."""
 
-    def __init__(self, runs: Runs, jobs: Sequence[Job], options: LogOptions) -> None:
+    def __init__(self, runs: ClusterRuns, jobs: Sequence[ClusterJob], options: LogOptions) -> None:
         """Take the jobs of one run."""
         self.printer = LogPrinter(options)
         self._runs = runs
@@ -79,7 +79,7 @@ class ClusterLog:
             if over and not timer.ident:
                 timer.start()
 
-    def _take(self, jobs: Sequence[Job]) -> None:
+    def _take(self, jobs: Sequence[ClusterJob]) -> None:
         self._jobs = jobs
         self._programs = [program for job in jobs for program in _programs(job) if self._options.wanted(program.source)]
         self.printer.several = len({job.status.identity.task for job in jobs}) > 1
@@ -132,7 +132,7 @@ class _Program(msgspec.Struct, frozen=True):
         before: Number of its incarnations in earlier pods of the replica that still exist.
     """
 
-    job: Job
+    job: ClusterJob
     job_pod: JobPod
     container: Container
     before: int
@@ -155,7 +155,7 @@ class _Program(msgspec.Struct, frozen=True):
             yield LogLine(at.decode(), task, source, incarnation, text)
 
 
-def _programs(job: Job) -> Iterator[_Program]:
+def _programs(job: ClusterJob) -> Iterator[_Program]:
     """Yield the containers of a job that have started; `job.pods` are in the order of their age."""
     incarnations: dict[str, int] = collections.Counter()
     for job_pod in job.pods:
@@ -165,7 +165,7 @@ def _programs(job: Job) -> Iterator[_Program]:
             incarnations[program.source] += container.restarts + 1
 
 
-def containers(job: Job) -> list[str]:
+def containers(job: ClusterJob) -> list[str]:
     """Return the sources of a job's log beside its replicas: of its pods, and of pods that its object describes."""
     specs = [(str(job_pod.replica), job_pod.item["spec"]) for job_pod in job.pods]
     for name, role in job.kind.roles(job.item).items():

@@ -10,13 +10,13 @@ from tfsteps.runs.events import State
 from tfsteps.systems.kubernetes import dependents
 from tfsteps.systems.kubernetes.follow.pods import Pod
 from tfsteps.systems.kubernetes.preflight.references import QUEUE_LABEL
-from tfsteps.systems.kubernetes.query.runs import Job, Runs
+from tfsteps.systems.kubernetes.query.runs import ClusterJob, ClusterRuns
 
 _HINT_SECONDS = 40.0  # longer than the default grace period
 _RESUMABLE = {State.SUSPENDED, State.QUEUED}
 
 
-def set_paused(runs: Runs, jobs: Sequence[Job], place: Place, *, paused: bool) -> None:
+def set_paused(runs: ClusterRuns, jobs: Sequence[ClusterJob], place: Place, *, paused: bool) -> None:
     """Pause or resume those of a run's jobs that can be. CommandError if none can, before anything is changed."""
     problems = {job.status.uid: next(_problems(job, paused=paused), "") for job in jobs}
     able = [job for job in jobs if not problems[job.status.uid]]
@@ -37,13 +37,13 @@ def set_paused(runs: Runs, jobs: Sequence[Job], place: Place, *, paused: bool) -
         print(_done(job, place, paused=paused))
 
 
-def _problems(job: Job, *, paused: bool) -> Iterator[str]:
+def _problems(job: ClusterJob, *, paused: bool) -> Iterator[str]:
     """Yield why a job cannot be paused or resumed, as what comes after `task NAME `; nothing = it can."""
     state, run = job.status.state, job.status.identity.run
     if state.terminal:
         yield f"has ended: {verdict(job.status)}"
     if queue := (job.item["metadata"].get("labels") or {}).get(QUEUE_LABEL):
-        yield f"is held back and let in by its queue {queue}, which would undo it; `tfsteps stop {run}` ends it"
+        yield f"is controlled by its queue {queue}, which would revert the change; `tfsteps stop {run}` ends it"
     if paused and state is State.SUSPENDED:
         yield "is paused already"
     if not paused and state not in _RESUMABLE:
@@ -53,19 +53,19 @@ def _problems(job: Job, *, paused: bool) -> Iterator[str]:
         yield f"cannot be paused: {job.kind.operator} has nothing for it; {again}"
 
 
-def _wait_until_paused(runs: Runs, job: Job) -> None:
+def _wait_until_paused(runs: ClusterRuns, job: ClusterJob) -> None:
     """Wait until no pod of a job runs or is being deleted; those that had ended before may stay."""
     hint = f"still waiting; is {job.kind.operator} running? Ctrl-C ends the wait alone"
     _wait(runs, job, "pausing", hint, lambda pod: pod.deleting or not pod.ended)
 
 
-def _wait_until_deleted(runs: Runs, job: Job) -> None:
+def _wait_until_deleted(runs: ClusterRuns, job: ClusterJob) -> None:
     """Wait for pods that are being deleted: an operator may take one for a replica that failed after the resume."""
     hint = "still waiting; is the node of these pods ready? Ctrl-C ends the wait, and the job stays paused"
     _wait(runs, job, "resuming", hint, lambda pod: pod.deleting)
 
 
-def _wait(runs: Runs, job: Job, doing: str, hint: str, stays: Callable[[Pod], bool]) -> None:
+def _wait(runs: ClusterRuns, job: ClusterJob, doing: str, hint: str, stays: Callable[[Pod], bool]) -> None:
     """Wait until no pod of a job is left for which `stays` returns True, and print the names of its replicas."""
 
     def waiting_for() -> str:
@@ -75,7 +75,7 @@ def _wait(runs: Runs, job: Job, doing: str, hint: str, stays: Callable[[Pod], bo
     wait(waiting_for, print_now, hint, _HINT_SECONDS)
 
 
-def _done(job: Job, place: Place, *, paused: bool) -> str:
+def _done(job: ClusterJob, place: Place, *, paused: bool) -> str:
     identity = job.status.identity
     if paused:
         resume = f"`tfsteps resume {identity.run} --task {identity.task}{place.options}`"

@@ -14,14 +14,14 @@ from tfsteps.runs.graph import Node, NodeKind
 from tfsteps.runs.identity import RUN_ID, STEP, label_value
 from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.systems.kubernetes.query import parts
-from tfsteps.systems.kubernetes.query.runs import Job
+from tfsteps.systems.kubernetes.query.runs import ClusterJob
 from tfsteps.systems.kubernetes.times import by_age
 
 _LAUNCHERS = {"train", "launch"}
 _Item = Mapping[str, Any]
 
 
-def failed_pipelines(api: Api, namespace: str, jobs: Iterable[Job]) -> list[PipelineRecord]:
+def failed_pipelines(api: Api, namespace: str, jobs: Iterable[ClusterJob]) -> list[PipelineRecord]:
     """Return the Workflows with a launcher that failed and without a job, the oldest first.
 
     The templates for Argo label the pods of launchers. Under Kubeflow Pipelines a launcher that fails without a job

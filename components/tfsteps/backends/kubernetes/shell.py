@@ -10,11 +10,11 @@ from tfsteps.backends.replace_process import replace_process
 from tfsteps.backends.replica_names import running_replica, some
 from tfsteps.console.errors import CommandError
 from tfsteps.runs.events import ReplicaState
-from tfsteps.systems.kubernetes.query.runs import Job
+from tfsteps.systems.kubernetes.query.runs import ClusterJob
 from tfsteps.systems.kubernetes.render.command_wrapper import has_code, shell_beside
 
 
-def replace_by(job: Job, replica: str | None, command: Sequence[str], place: Place) -> NoReturn:
+def replace_by(job: ClusterJob, replica: str | None, command: Sequence[str], place: Place) -> NoReturn:
     """Replace this process by `kubectl exec`: it has the protocol, and the user's log-in plugins.
 
     Raises:

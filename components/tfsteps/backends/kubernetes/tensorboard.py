@@ -22,14 +22,14 @@ from tfsteps.runs.status import Status
 from tfsteps.spec import Deadlines
 from tfsteps.spec.step_inputs import tensorboard_job
 from tfsteps.systems.kubernetes.follow.tensorboard_ready import START_SECONDS, waits_for
-from tfsteps.systems.kubernetes.query.runs import Job
+from tfsteps.systems.kubernetes.query.runs import ClusterJob
 from tfsteps.systems.kubernetes.tensorboard.from_job import request_for
 from tfsteps.systems.kubernetes.tensorboard.request import (
     KUBEFLOW,
     SETTINGS,
     NoStorageError,
-    Settings,
     TensorBoardRequest,
+    TensorBoardSettings,
     request_of,
 )
 from tfsteps.systems.kubernetes.tensorboard.start import proxy_path, start
@@ -101,7 +101,7 @@ def request_for_folder(folder: EventFolder, namespace: str) -> TensorBoardReques
     return request_for(msgspec.structs.replace(job, deadlines=_NO_TRAINING), _BY_HAND, namespace, folder.log_dir)
 
 
-def request_for_jobs(jobs: Sequence[Job]) -> TensorBoardRequest:
+def request_for_jobs(jobs: Sequence[ClusterJob]) -> TensorBoardRequest:
     """Return the request for one TensorBoard that shows all the jobs."""
     settings = {job.status.uid: _settings(job) for job in jobs}
     several = len({item.status.identity.run for item in jobs}) > 1
@@ -125,13 +125,13 @@ def request_for_jobs(jobs: Sequence[Job]) -> TensorBoardRequest:
     return request_of(jobs[0].item, specs, jobs[0].kind.container, merged)
 
 
-def _settings(job: Job) -> Settings:
+def _settings(job: ClusterJob) -> TensorBoardSettings:
     """Return what a job says about its TensorBoard; if it says nothing, the defaults."""
     if text := _annotations(job).get(SETTINGS):
-        return msgspec.json.decode(text, type=Settings)
+        return msgspec.json.decode(text, type=TensorBoardSettings)
     if not job.status.logs:
         raise CommandError(_lost(job.status))
-    return Settings(log_dirs={"": job.status.logs})
+    return TensorBoardSettings(log_dirs={"": job.status.logs})
 
 
 def _lost(status: Status) -> str:
@@ -141,7 +141,7 @@ def _lost(status: Status) -> str:
     )
 
 
-def _annotations(job: Job) -> Mapping[str, str]:
+def _annotations(job: ClusterJob) -> Mapping[str, str]:
     return job.item["metadata"].get("annotations") or {}
 
 
@@ -182,12 +182,12 @@ def _is_served(api: Api, path: str) -> bool:
 def _tunnel(api: Api, path: str, port: int) -> Iterator[str]:
     """Yield the address of a server on this machine that forwards requests to a path of the API server."""
 
-    class Handler(_Handler):
+    class Proxy(_Handler):
         target = path.rstrip("/")
         client = api
 
     try:
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Proxy)
     except OSError as error:
         raise CommandError(
             f"--port {port} cannot be used: {error}; give another one, or 0 for any that is free"

@@ -13,12 +13,12 @@ import msgspec
 
 from tfsteps.answer import Answer
 from tfsteps.backends.base import NO_LABELS, EventFolder, LogOptions, Section
-from tfsteps.backends.find import LATEST, KnownRun, Run, Selection, match_id, match_run
+from tfsteps.backends.find import LATEST, FoundRun, KnownRun, Selection, match_id, match_run
 from tfsteps.backends.launchers import of_record, recorded_launcher
 from tfsteps.backends.local import log as local_log
 from tfsteps.backends.local import shell as local_shell
 from tfsteps.backends.local import tensorboard as local_tensorboard
-from tfsteps.backends.local.job import LocalJob
+from tfsteps.backends.local.job import LocalAttempt
 from tfsteps.backends.records import Record, recorded_job, reports_of
 from tfsteps.backends.waiting import POLL_SECONDS, Changes, wait
 from tfsteps.backends.whole_runs import pause_run
@@ -38,7 +38,7 @@ from tfsteps.runs.log_segments import LogReader, segments
 from tfsteps.runs.lost_launcher import may_continue
 from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.runs.status import Status
-from tfsteps.runs.store import Attempt, UnreadableError
+from tfsteps.runs.store import AttemptFolder, UnreadableError
 
 _HINT_SECONDS = 15.0  # longer than the default grace period
 _TAIL_LINES = 20
@@ -56,14 +56,14 @@ class LocalBackend:
     def where(self) -> str:
         return f"in {store.home()}"
 
-    def jobs(self, run: str = "", labels: Mapping[str, str] = NO_LABELS) -> list[LocalJob]:
+    def jobs(self, run: str = "", labels: Mapping[str, str] = NO_LABELS) -> list[LocalAttempt]:
         """Return the attempts with a readable status; warn of the others. Labels are those of the recorded job."""
         runs = [run] if run else store.runs()
         jobs = [job for name in runs for attempt in store.attempts(name) if (job := self._job(attempt))]
         jobs = [job for job in jobs if not labels or labels.items() <= _labels(job).items()]
         return sorted(jobs, key=lambda job: (job.status.created, job.status.identity.attempt))
 
-    def pipelines(self, jobs: Sequence[LocalJob]) -> list[PipelineRecord]:  # noqa: ARG002  all have a line
+    def pipelines(self, jobs: Sequence[LocalAttempt]) -> list[PipelineRecord]:  # noqa: ARG002  all have a line
         return [record for run in store.runs() if (record := PipelineRecord.read(run))]
 
     def resolve(self, text: str) -> str:
@@ -76,32 +76,32 @@ class LocalBackend:
         """Return the id of the run that is to be removed. CommandError unless `text` is an id, or begins only one."""
         return text if text and text != LATEST and store.attempts(text) else match_id(text, known_runs(), self.where)
 
-    def find(self, text: str) -> Run[LocalJob]:
+    def find(self, text: str) -> FoundRun[LocalAttempt]:
         run = self.resolve(text)
         attempts, jobs = store.attempts(run), self.jobs(run)
         if attempts and not jobs:
             newest = attempts[-1]
             unread = f"{newest.folder} has no status that can be read; look at {newest.log}"
             raise CommandError(unread, ExitCode.PLATFORM)
-        return Run(run, jobs, PipelineRecord.read(run))
+        return FoundRun(run, jobs, PipelineRecord.read(run))
 
-    def recorded(self, job: LocalJob) -> bytes:
+    def recorded(self, job: LocalAttempt) -> bytes:
         return recorded_job(job.attempt)
 
-    def record(self, job: LocalJob) -> Record:
+    def record(self, job: LocalAttempt) -> Record:
         return Record(job.attempt, job.status)
 
-    def reports(self, jobs: Sequence[LocalJob], most: int) -> list[pathlib.Path | None]:  # noqa: ARG002  they are here
+    def reports(self, jobs: Sequence[LocalAttempt], most: int) -> list[pathlib.Path | None]:  # noqa: ARG002  they are here
         return reports_of(map(self.record, jobs))
 
-    def explain(self, job: LocalJob) -> Status:
+    def explain(self, job: LocalAttempt) -> Status:
         return job.status
 
-    def surroundings(self, run: str, jobs: Sequence[LocalJob]) -> Surroundings:
+    def surroundings(self, run: str, jobs: Sequence[LocalAttempt]) -> Surroundings:
         """Return the launchers, and the pipeline if one of this machine runs or ran the jobs."""
         names = {job.status.identity.pipeline for job in jobs} - {""}
-        whole = Run(run, self.jobs(run), PipelineRecord.read(run))
-        running = bool(names) and Attempt(store.pipeline_folder(run)).alive().yes
+        whole = FoundRun(run, self.jobs(run), PipelineRecord.read(run))
+        running = bool(names) and AttemptFolder(store.pipeline_folder(run)).alive().yes
         return Surroundings(
             pipelines=[of_record(whole.pipeline, whole.steps)]
             if whole.pipeline
@@ -111,7 +111,7 @@ class LocalBackend:
             launchers={job.status.identity: node for job in jobs if (node := recorded_launcher(job.status))},
         )
 
-    def follow(self, jobs: Sequence[LocalJob], selection: Selection, observers: Sequence[Observer]) -> list[Status]:
+    def follow(self, jobs: Sequence[LocalAttempt], selection: Selection, observers: Sequence[Observer]) -> list[Status]:
         """Follow the attempts until their launchers have ended: a launcher writes the report last.
 
         If the whole run is selected, until its pipeline has ended too.
@@ -130,10 +130,10 @@ class LocalBackend:
     def now(self) -> float:
         return time.time()
 
-    def containers(self, job: LocalJob) -> list[str]:
+    def containers(self, job: LocalAttempt) -> list[str]:
         return local_log.containers(job)
 
-    def print_log(self, jobs: Sequence[LocalJob], selection: Selection, options: LogOptions) -> int:
+    def print_log(self, jobs: Sequence[LocalAttempt], selection: Selection, options: LogOptions) -> int:
         run = self.find(selection.run)
         with local_log.LocalLog(options) as log:
             log.print(jobs, run.pipeline, selection.steps(run), options.tail)
@@ -144,10 +144,10 @@ class LocalBackend:
                 log.print(jobs, run.pipeline, selection.steps(run))
             return log.printer.printed
 
-    def shell(self, job: LocalJob, replica: str | None, command: Sequence[str]) -> NoReturn:
+    def shell(self, job: LocalAttempt, replica: str | None, command: Sequence[str]) -> NoReturn:
         local_shell.replace_by(job, replica, command)
 
-    def stop(self, jobs: Sequence[LocalJob], *, now: bool) -> None:
+    def stop(self, jobs: Sequence[LocalAttempt], *, now: bool) -> None:
         """Send SIGTERM to the launchers on this machine, with `now` until they exit."""
         answers = [(job, job.attempt.terminate() if job.running else job.alive) for job in jobs]
         printer = Printer()  # if standard output is closed, it discards what is printed: `--now` goes on to kill
@@ -164,14 +164,14 @@ class LocalBackend:
         if problems:
             raise CommandError("; ".join(problems))
 
-    def set_paused(self, jobs: Sequence[LocalJob], selection: Selection, *, paused: bool) -> None:
+    def set_paused(self, jobs: Sequence[LocalAttempt], selection: Selection, *, paused: bool) -> None:
         """Leave it to the job systems: processes of this machine cannot be paused."""
         run = jobs[0].status.identity.run
         if any(job.status.location == Location.KUBERNETES for job in jobs):
             raise CommandError(f"run {run}: its jobs are on a cluster; add --on kubernetes")
         pause_run(run, {job.status.system for job in jobs}, selection.task, paused=paused)
 
-    def tensorboard(self, jobs: Sequence[LocalJob], port: int) -> contextlib.AbstractContextManager[str]:
+    def tensorboard(self, jobs: Sequence[LocalAttempt], port: int) -> contextlib.AbstractContextManager[str]:
         if remote := next((job.status for job in jobs if job.status.location == Location.KUBERNETES), None):
             raise CommandError(f"run {remote.identity.run}: its event files are on a cluster; add --on kubernetes")
         return local_tensorboard.opened([job.status for job in jobs], port)
@@ -179,7 +179,7 @@ class LocalBackend:
     def tensorboard_at(self, folder: EventFolder, port: int) -> contextlib.AbstractContextManager[str]:
         return local_tensorboard.opened_folder(folder, port)
 
-    def sections(self, job: LocalJob) -> Iterator[Section]:
+    def sections(self, job: LocalAttempt) -> Iterator[Section]:
         status = job.status
         yield "changes", [[local_time(item.at), item.state, item.reason, item.message] for item in status.transitions]
         if status.failure is None and job.attempt.log.exists():  # a failure summary has the lines that matter
@@ -187,7 +187,7 @@ class LocalBackend:
                 lines = collections.deque(log.read(), maxlen=_TAIL_LINES)
             yield "last lines", [[f"[{source}]", text.decode(errors="replace")] for _, source, text in lines]
 
-    def commands(self, job: LocalJob) -> list[str]:
+    def commands(self, job: LocalAttempt) -> list[str]:
         follow = "" if job.status.state.terminal else " --follow"
         running = [replica for replica in job.status.replicas if replica.state is ReplicaState.RUNNING]
         places = [replica.incarnations[-1].place.split() for replica in running]
@@ -199,11 +199,11 @@ class LocalBackend:
             *(f"tr '\\0' '\\n' < /proc/{pid}/environ  # environment of the first replica" for pid in pids[:1]),
         ]
 
-    def _job(self, attempt: Attempt) -> LocalJob | None:
+    def _job(self, attempt: AttemptFolder) -> LocalAttempt | None:
         """Return the attempt; None if its status cannot be read, with a warning the first time."""
         try:
             alive = attempt.alive()  # first: a launcher that ends in between has written its last status before
-            return LocalJob(attempt, alive, attempt.status())
+            return LocalAttempt(attempt, alive, attempt.status())
         except OSError as error:
             if attempt.folder not in self._unreadable:
                 self._unreadable.add(attempt.folder)
@@ -211,7 +211,7 @@ class LocalBackend:
                 self._warn(str(error) if isinstance(error, UnreadableError) else f"{file} cannot be read: {error}")
         return None
 
-    def _wait(self, job: LocalJob, printer: Printer, *, now: bool) -> None:
+    def _wait(self, job: LocalAttempt, printer: Printer, *, now: bool) -> None:
         """Wait until the launcher of an attempt has ended, and print which replicas are still up."""
         identity = job.status.identity
 
@@ -241,7 +241,7 @@ class _Labelled(msgspec.Struct):
     labels: dict[str, str] = {}
 
 
-def _labels(job: LocalJob) -> dict[str, str]:
+def _labels(job: LocalAttempt) -> dict[str, str]:
     """Return the labels of a job as on a cluster; only those that tfsteps sets if `job.json` cannot be read."""
     try:
         recorded = msgspec.json.decode((job.attempt.folder / "job.json").read_bytes(), type=_Labelled).labels
@@ -283,7 +283,7 @@ def _left_elsewhere(left: Sequence[Status]) -> str:
     return f"run {run}: {tasks} may go on, {why}; {how}"
 
 
-def _not_stopped(job: LocalJob, answer: Answer) -> str:
+def _not_stopped(job: LocalAttempt, answer: Answer) -> str:
     """Return why a launcher was not signalled, and what to do."""
     run, launcher = job.status.identity.run, job.attempt.launcher
     do = f"run `tfsteps stop {shlex.quote(run)}` where it lives"

@@ -4,10 +4,10 @@ import msgspec
 
 from tfsteps.answer import Answer
 from tfsteps.runs.status import Status
-from tfsteps.runs.store import Attempt
+from tfsteps.runs.store import AttemptFolder
 
 
-class LocalJob(msgspec.Struct, frozen=True):
+class LocalAttempt(msgspec.Struct, frozen=True):
     """One attempt, as it was when it was looked at.
 
     Attributes:
@@ -16,7 +16,7 @@ class LocalJob(msgspec.Struct, frozen=True):
         status: Its status.
     """
 
-    attempt: Attempt
+    attempt: AttemptFolder
     alive: Answer
     status: Status
 

@@ -15,7 +15,7 @@ from tfsteps.runs.pipeline_record import PipelineRecord, StepRecord
 from tfsteps.runs.status import Status
 
 if TYPE_CHECKING:
-    from tfsteps.backends.local.job import LocalJob
+    from tfsteps.backends.local.job import LocalAttempt
 
 _FOREIGN_SECONDS = 1.0  # a cluster tells the end of a container in whole seconds, rounded down
 
@@ -31,7 +31,7 @@ class LocalLog(contextlib.ExitStack):
 
     def print(
         self,
-        jobs: Sequence["LocalJob"],
+        jobs: Sequence["LocalAttempt"],
         pipeline: PipelineRecord | None,
         steps: Sequence[StepRecord],
         tail: int | None = None,
@@ -53,7 +53,7 @@ class LocalLog(contextlib.ExitStack):
                 yield of_file.line(at, source, text)
 
 
-def containers(job: "LocalJob") -> list[str]:
+def containers(job: "LocalAttempt") -> list[str]:
     """Return the sources of a job's log beside its replicas; a program of this machine has none."""
     if job.status.on_this_machine or not job.attempt.log.exists():
         return []
@@ -75,7 +75,7 @@ class _Try:
 class _Incarnations:
     """Finds the incarnation of a replica that printed a line, by when the one before it had ended."""
 
-    def __init__(self, job: "LocalJob") -> None:
+    def __init__(self, job: "LocalAttempt") -> None:
         self.log, self.started = job.attempt.log, job.status.created
         self._task = job.status.identity.task
         self._attempt = job.attempt

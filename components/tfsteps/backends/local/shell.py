@@ -14,18 +14,18 @@ from tfsteps.backends.replica_names import named_replica
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say
 from tfsteps.json_errors import NOT_READABLE
-from tfsteps.runs.events import Replica, ReplicaState
+from tfsteps.runs.events import ReplicaName, ReplicaState
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.runs.status import ReplicaStatus, Status
 from tfsteps.spec import TrainingJob
 
 if TYPE_CHECKING:
-    from tfsteps.backends.local.job import LocalJob
+    from tfsteps.backends.local.job import LocalAttempt
 
 _MOMENT_SECONDS = 1.0  # for what a replica that has just been started still lacks
 
 
-def replace_by(job: "LocalJob", replica: str | None, command: Sequence[str]) -> NoReturn:
+def replace_by(job: "LocalAttempt", replica: str | None, command: Sequence[str]) -> NoReturn:
     """Replace this process by a command beside a replica, or where one ran that has ended.
 
     Raises:
@@ -58,7 +58,7 @@ def _elsewhere(status: Status) -> str:
     return f"{problem}; use `{shlex.join(['tfsteps', 'shell', status.identity.run, *status.where])}`"
 
 
-def _recorded_start(job: "LocalJob", replica: ReplicaStatus) -> ReplicaStatus:
+def _recorded_start(job: "LocalAttempt", replica: ReplicaStatus) -> ReplicaStatus:
     """Return a replica once its start is recorded, which is a moment after the launcher has printed it."""
     give_up = time.monotonic() + _MOMENT_SECONDS
     while not replica.incarnations and time.monotonic() < give_up:
@@ -89,7 +89,7 @@ def _environ(file: pathlib.Path) -> bytes:
     return content
 
 
-def _recorded(job: "LocalJob", replica: ReplicaStatus) -> tuple[Mapping[str, str], str]:
+def _recorded(job: "LocalAttempt", replica: ReplicaStatus) -> tuple[Mapping[str, str], str]:
     """Return what a replica would start with, by the records of the run; its ports are those that it had."""
     from tfsteps.systems.local.job_system import LocalSystem  # noqa: PLC0415  only here, and slow
 
@@ -102,7 +102,7 @@ def _recorded(job: "LocalJob", replica: ReplicaStatus) -> tuple[Mapping[str, str
     folder = pathlib.Path(status.base_dir or pathlib.Path.cwd())
     places = OutputPaths(output=status.output, model=status.model, logs=status.logs, base_dir=folder)
     commands = LocalSystem().commands(described, status.identity, places, lambda count: _ports(status)[:count])
-    command = commands[Replica(replica.role, replica.index)]
+    command = commands[ReplicaName(replica.role, replica.index)]
     return command.env, str(command.cwd)
 
 

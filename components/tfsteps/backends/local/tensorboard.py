@@ -10,7 +10,7 @@ from tfsteps.console.messages import say
 from tfsteps.runs.output_paths import filled
 from tfsteps.runs.status import Status
 from tfsteps.spec import is_uri
-from tfsteps.tensorboard.process import TensorBoard, TensorBoardError
+from tfsteps.tensorboard.process import TensorBoardError, TensorBoardProcess
 
 
 @contextlib.contextmanager
@@ -47,7 +47,7 @@ def opened_folder(folder: EventFolder, port: int) -> Iterator[str]:
 def _served(log_dirs: Mapping[str, str] | str, port: int) -> Iterator[str]:
     with contextlib.ExitStack() as stack:
         try:
-            tensorboard = stack.enter_context(TensorBoard(log_dirs, port))
+            tensorboard = stack.enter_context(TensorBoardProcess(log_dirs, port))
         except (TensorBoardError, OSError) as error:
             raise CommandError(str(error)) from error
         yield tensorboard.url

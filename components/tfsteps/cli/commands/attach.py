@@ -23,7 +23,7 @@ from tfsteps.cli.foreground import Display
 from tfsteps.cli.place_options import Context, Namespace, OnOption
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say, warn
-from tfsteps.console.outputs import Output
+from tfsteps.console.outputs import OutputFormat
 from tfsteps.console.text import clean
 from tfsteps.launcher import background
 from tfsteps.launcher.failure import exit_code
@@ -33,7 +33,7 @@ from tfsteps.runs.location import Location
 from tfsteps.runs.lost_launcher import ABANDONED, may_continue
 from tfsteps.runs.status import Status
 from tfsteps.spec import TrainingJob
-from tfsteps.systems.base import LaunchError, Note
+from tfsteps.systems.base import JobNote, LaunchError
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C, as of a shell."""
@@ -46,7 +46,7 @@ def attach(
     on: OnOption = None,
     context: Context = "",
     namespace: Namespace = "",
-    output: RunOutput = Output.TEXT,
+    output: RunOutput = OutputFormat.TEXT,
     timestamps: Timestamps = False,
 ) -> None:
     """Follow a job to its end: its log from the start, the results, and the exit code of `tfsteps run`.
@@ -113,7 +113,7 @@ def _take_over(status: Status, record: Record | None, job: TrainingJob, place: P
     first.job, first.uid, first.namespace, first.created = status.job, status.uid, status.namespace, status.created
     what = job, first.job, first.uid
     try:
-        system.note(*what, Note.FOLLOWED)  # other machines only watch it now
+        system.note(*what, JobNote.FOLLOWED)  # other machines only watch it now
     except LaunchError as error:
         first.warnings.append(f"attach on another machine may follow this job, too: {error}")
     try:
@@ -121,7 +121,7 @@ def _take_over(status: Status, record: Record | None, job: TrainingJob, place: P
             return resume(job, first, system, observers=[view], leaves=True)
     except KeyboardInterrupt:
         with contextlib.suppress(LaunchError):  # then only this machine can follow it
-            system.note(*what, Note.DETACHED)
+            system.note(*what, JobNote.DETACHED)
         raise
 
 
@@ -133,7 +133,7 @@ def _watch(backend: RunBackend[Any], job: Job, selection: Selection, place: Plac
         f"and nothing is cleaned up. If its launcher is gone: `tfsteps run FILE --run-id {shlex.quote(identity.run)} "
         f"--task {shlex.quote(identity.task)} --adopt{place.options}`"
     )
-    if display.output is Output.TEXT:
+    if display.output is OutputFormat.TEXT:
         options = LogOptions(wanted=lambda _: True, timestamps=display.timestamps, follow=True)
         backend.print_log([job], selection, options)
-    return backend.follow([job], selection, [Printer()] if display.output is Output.TEXT else [])[0]
+    return backend.follow([job], selection, [Printer()] if display.output is OutputFormat.TEXT else [])[0]

@@ -10,7 +10,7 @@ import typer
 
 from tfsteps.backends.find import LATEST, KnownRun, match_id
 from tfsteps.backends.local.backend import LocalBackend, known_runs
-from tfsteps.backends.local.job import LocalJob
+from tfsteps.backends.local.job import LocalAttempt
 from tfsteps.backends.open import open_backend
 from tfsteps.backends.place import Place, on_of
 from tfsteps.cli.commands import rm
@@ -143,7 +143,7 @@ class Contents(NamedTuple):
     """
 
     scope: Scope
-    jobs: Sequence[LocalJob]
+    jobs: Sequence[LocalAttempt]
     places: Sequence[Place]
     parts: "Sequence[Clearing]"
 
@@ -198,7 +198,7 @@ def _resolved(text: str, place: Place | None) -> str:
     return match_id(text, known, "here")
 
 
-def _recorded_places(jobs: Sequence[LocalJob], context: str) -> list[Place]:
+def _recorded_places(jobs: Sequence[LocalAttempt], context: str) -> list[Place]:
     """Return where launchers of this machine have started jobs of the run."""
     places = []
     for status in [job.status for job in jobs]:
@@ -209,7 +209,7 @@ def _recorded_places(jobs: Sequence[LocalJob], context: str) -> list[Place]:
     return list(dict.fromkeys(places))
 
 
-def _launchers(jobs: Sequence[LocalJob]) -> list[str]:
+def _launchers(jobs: Sequence[LocalAttempt]) -> list[str]:
     return [f"running job {clean(job.status.job)} on {job.status.system}" for job in jobs if job.running]
 
 
@@ -230,7 +230,7 @@ def _indented(lines: Sequence[str]) -> list[str]:
     return [f"  {line.strip()}" for line in lines]
 
 
-def _stop(jobs: Sequence[LocalJob]) -> None:
+def _stop(jobs: Sequence[LocalAttempt]) -> None:
     """Stop jobs through their launchers, and wait until these have ended."""
     if jobs:
         LocalBackend().stop(jobs, now=False)

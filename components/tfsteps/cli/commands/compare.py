@@ -14,7 +14,7 @@ from tfsteps.cli.commands.runs import OutputOption
 from tfsteps.cli.completion import complete_run
 from tfsteps.cli.pages import write_page
 from tfsteps.cli.place_options import AllNamespaces, Context, From, ListOn, Namespace
-from tfsteps.console.outputs import Output, print_json, print_table
+from tfsteps.console.outputs import OutputFormat, print_json, print_table
 from tfsteps.console.text import clean, iso
 from tfsteps.report import comparison
 from tfsteps.report.comparison import Compared
@@ -34,7 +34,7 @@ def compare(
         str | None,
         typer.Option(metavar="NAME", help="The task to compare.", show_default="the newest that all runs have"),
     ] = None,
-    output: OutputOption = Output.TEXT,
+    output: OutputOption = OutputFormat.TEXT,
     html: Annotated[
         pathlib.Path | None, typer.Option(metavar="FILE", help="Also write a page with the curves in shared charts.")
     ] = None,
@@ -55,7 +55,7 @@ def compare(
         from tfsteps.report import comparison_page  # noqa: PLC0415  only pages need it
 
         write_page(html, comparison_page.page(compared))
-    if output is Output.JSON:
+    if output is OutputFormat.JSON:
         differences = comparison.differences(compared)
         notes = comparison.moved_tags(compared)
         print_json({"runs": [_summary(run) for run in compared], "differences": differences, "notes": notes})

@@ -128,7 +128,7 @@ def _check(pipeline: ImportedPipeline, target: str) -> None:
     """Print what a pipeline does not have. CommandError if Argo would refuse it."""
     for note in [*pipeline.notes, *lint.missing_arguments(pipeline.text)]:
         typer.echo(f"{pipeline.source}: {note}", err=True)
-    if problems := lint.problems(pipeline.text):
+    if problems := lint.lint_messages(pipeline.text):
         raise CommandError("\n".join(f"{target}: {problem}" for problem in problems))
 
 

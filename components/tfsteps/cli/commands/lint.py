@@ -39,11 +39,12 @@ def lint(
     """Check compiled pipelines.
 
     Those of Kubeflow Pipelines for what works on this machine and fails on a cluster; manifests of Argo Workflows for
-    fields that it drops, for references that lead nowhere, and for wrong inputs of the steps of tfsteps. Every problem
-    and warning is printed. Exits 2 if there is a problem. A value that can still be set at submission causes a warning.
+    fields that it drops, for references to missing templates, and for wrong inputs of the steps of tfsteps. Prints
+    every problem and warning. Exits 2 if there is a problem. A value that can still be set at submission causes a
+    warning.
 
-    No cluster is asked unless `--on kubernetes` is given. Then PersistentVolumeClaims, Secrets, ConfigMaps and
-    ServiceAccounts that the pipelines' pods name and that are missing there are warnings, too: a step that uses one
+    Sends no requests to a cluster unless `--on kubernetes` is given. Then PersistentVolumeClaims, Secrets, ConfigMaps
+    and ServiceAccounts that the pipelines' pods name and that are missing there are warnings, too: a step that uses one
     stays Pending. Objects that may not be read are not checked.
     """
     place = Place(on.value, context, namespace)

@@ -17,14 +17,14 @@ from tfsteps.spec.notation import to_plain
 from tfsteps.systems import registry
 
 
-class Action(enum.StrEnum):
+class PlatformAction(enum.StrEnum):
     """What is done with the settings."""
 
     CHECK = "check"
 
 
 def platform(
-    action: Annotated[Action, typer.Argument(metavar="ACTION", help="check: report problems of the settings.")],  # noqa: ARG001
+    action: Annotated[PlatformAction, typer.Argument(metavar="ACTION", help="check: report problems of the settings.")],  # noqa: ARG001
     file: Annotated[str, typer.Argument(metavar="FILE", help="The settings: their file.")],
     job: Annotated[str | None, typer.Argument(metavar="JOB", help="A job file: print what such a job gets.")] = None,
     *,

@@ -12,10 +12,10 @@ from tfsteps.cli.commands.rm import DryRun
 from tfsteps.cli.commands.runs import OutputOption
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import warn
-from tfsteps.console.outputs import Output, print_json
+from tfsteps.console.outputs import OutputFormat, print_json
 from tfsteps.console.text import clean, duration, iso
 from tfsteps.runs import removal, store
-from tfsteps.runs.retention import Decision, decide, read_records
+from tfsteps.runs.retention import RetentionDecision, decide, read_records
 from tfsteps.spec import format_bytes
 from tfsteps.spec.units import parse_duration, suggest_duration
 
@@ -31,7 +31,7 @@ class _Line(msgspec.Struct, frozen=True):
         error: Why it could not be removed; empty = it was, or is kept.
     """
 
-    decision: Decision
+    decision: RetentionDecision
     size: int = 0
     error: str = ""
 
@@ -47,7 +47,7 @@ def prune(
     ] = None,
     keep: Annotated[int | None, typer.Option(min=0, help="Keep at least this many ended runs, the newest.")] = None,
     dry_run: DryRun = False,
-    output: OutputOption = Output.TEXT,
+    output: OutputOption = OutputFormat.TEXT,
 ) -> None:
     """Remove old runs of this machine that have ended.
 
@@ -64,10 +64,10 @@ def prune(
         if problem := decision.records.problem:
             warn(f"run {clean(decision.records.run)} is kept: {clean(problem)}")
         line = _apply(decision, dry_run=dry_run)
-        if output is Output.TEXT and not line.error:
+        if output is OutputFormat.TEXT and not line.error:
             _print(line, dry_run=dry_run)
         lines.append(line)
-    if output is Output.JSON:
+    if output is OutputFormat.JSON:
         print_json(_summary(lines, dry_run=dry_run))
     else:
         print(_total(lines, dry_run=dry_run))
@@ -88,7 +88,7 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def _apply(decision: Decision, *, dry_run: bool) -> _Line:
+def _apply(decision: RetentionDecision, *, dry_run: bool) -> _Line:
     """Remove the run if that was decided."""
     run = decision.records.run
     if decision.kept:

@@ -25,14 +25,14 @@ from tfsteps.cli.foreground import Display, TensorBoardChoice, run_plan
 from tfsteps.cli.place_options import Context, From, Namespace, OnOption, Overrides
 from tfsteps.cli.plan_output import print_plan
 from tfsteps.console.errors import CommandError
-from tfsteps.console.outputs import Output
+from tfsteps.console.outputs import OutputFormat
 from tfsteps.console.text import clean
 from tfsteps.engines import registry as engines
 from tfsteps.engines.submission import Rerun
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.masking import masked_job
 from tfsteps.runs.location import Location
-from tfsteps.runs.pipeline_record import Submission
+from tfsteps.runs.pipeline_record import LocalSubmission
 from tfsteps.runs.status import Status
 from tfsteps.spec.overrides import differences
 from tfsteps.spec.step_inputs import DATA, with_data
@@ -59,7 +59,7 @@ def rerun(
     from_: From = "",
     detach: Detach = False,
     dry_run: RunDryRun = False,
-    output: RunOutput = Output.TEXT,
+    output: RunOutput = OutputFormat.TEXT,
     timestamps: Timestamps = False,
 ) -> None:
     """Run a job, or a pipeline of this machine, again, as a new run.
@@ -70,7 +70,7 @@ def rerun(
     place = located(Selection(run, task), on, context, namespace, records=from_)
     if pipeline := _pipeline(Selection(run, task), place):
         options = {"--set": overrides, "--detach": detach, "--dry-run": dry_run, "--timestamps": timestamps}
-        if used := [name for name, value in {**options, "--output": output is Output.JSON}.items() if value]:
+        if used := [name for name, value in {**options, "--output": output is OutputFormat.JSON}.items() if value]:
             raise CommandError(f"run {pipeline} is a pipeline, and {used[0]} is about one job; add --task NAME")
         if run_id == pipeline:
             raise CommandError(f"--run-id {run_id!r} is the run itself; give another one, or leave it out")
@@ -86,9 +86,9 @@ def rerun(
     plan = make_plan(new_input, system, place, run_id, status.identity.task, dry_run=dry_run)
     lines = _changes(msgspec.to_builtins(old), msgspec.to_builtins(plan.job))
     heading = f"again: run {status.identity.run}, {', '.join(lines) if lines else 'without changes'}"
-    print(clean(heading), file=sys.stderr if output is Output.JSON or dry_run else sys.stdout, flush=True)
+    print(clean(heading), file=sys.stderr if output is OutputFormat.JSON or dry_run else sys.stdout, flush=True)
     if dry_run:
-        print_plan(plan, as_json=output is Output.JSON)
+        print_plan(plan, as_json=output is OutputFormat.JSON)
         return
     display = Display(output, timestamps)
     choice = TensorBoardChoice()
@@ -110,7 +110,7 @@ def _rerun_pipeline(run: str, parameters: dict[str, str], run_id: str) -> int:
     Raises:
         CommandError: The pipeline was not recorded, its folder is gone, or no engine runs it again.
     """
-    recorded = Submission.read(run)
+    recorded = LocalSubmission.read(run)
     if recorded is None:
         why = "its pipeline is not recorded, for an older version of tfsteps ran it"
         raise CommandError(f"run {run}: {why}; submit it again, or rerun one job by --task NAME")

@@ -43,7 +43,7 @@ def role(
     for option, value in {"--namespace": namespace, "--service-account": service_account}.items():
         if not _NAME.fullmatch(value):
             raise CommandError(f"{option} {value!r} is not a name: write lower-case letters, digits, '-' and '.'")
-    if unknown := [each for each in opt_in or () if each not in OPT_IN]:
+    if unknown := [item for item in opt_in or () if item not in OPT_IN]:
         raise CommandError(f"--with {unknown[0]!r} is not known: use {' or '.join(OPT_IN)}")
     name = f"tfsteps-{system}"
     manifests = [

@@ -14,7 +14,7 @@ from tfsteps.cli.foreground import Display, TensorBoardChoice, run_plan
 from tfsteps.cli.place_options import Context, Namespace, Overrides, on_option
 from tfsteps.cli.plan_output import print_job_file, print_plan
 from tfsteps.console.errors import CommandError
-from tfsteps.console.outputs import Output
+from tfsteps.console.outputs import OutputFormat
 from tfsteps.runs.location import Location
 
 Detach = Annotated[
@@ -28,7 +28,7 @@ SystemName = Annotated[
     typer.Option(metavar="NAME", help="The job system by its name.", show_default="local; on a cluster what fits it"),
 ]
 RunDryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be started, and start nothing.")]
-RunOutput = Annotated[Output, typer.Option(help="json: the outputs as one object; log lines go to stderr.")]
+RunOutput = Annotated[OutputFormat, typer.Option(help="json: the outputs as one object; log lines go to stderr.")]
 Timestamps = Annotated[bool, typer.Option("--timestamps", help="Plain log lines, each with its time.")]
 _COMMAND = "tfsteps.command"
 _UsageError: Any = typer.BadParameter.__base__  # of click, or of the copy of it that newer versions of typer have
@@ -106,7 +106,7 @@ def run(
     ] = False,
     detach: Detach = False,
     dry_run: RunDryRun = False,
-    output: RunOutput = Output.TEXT,
+    output: RunOutput = OutputFormat.TEXT,
     tensorboard: Annotated[
         bool | None,
         typer.Option(help="A TensorBoard for the job. Left out: if the job file has `tensorboard:`."),
@@ -143,9 +143,9 @@ def run(
         change=lambda job, _system: board.change(job, place.on),
     )
     if dry_run:
-        if source.source == COMMAND_LINE and output is Output.TEXT:
+        if source.source == COMMAND_LINE and output is OutputFormat.TEXT:
             print_job_file(plan)
-        print_plan(plan, as_json=output is Output.JSON)
+        print_plan(plan, as_json=output is OutputFormat.JSON)
         return
     display = Display(output, timestamps)
     ended = start_detached(plan, place, display, board) if detach else run_plan(plan, place.on, display, board)

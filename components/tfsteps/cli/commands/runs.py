@@ -17,7 +17,7 @@ from tfsteps.cli.place_options import AllNamespaces, Context, From, ListOn, Name
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import warn
 from tfsteps.console.outputs import (
-    Output,
+    OutputFormat,
     print_json,
     print_table,
 )
@@ -37,7 +37,7 @@ RunId = Annotated[
 ]
 Task = Annotated[str | None, typer.Option(help="Only this task of the run.")]
 AttemptNumber = Annotated[int | None, typer.Option(min=0, help="This attempt. Left out: the newest of each task.")]
-OutputOption = Annotated[Output, typer.Option(help="text for people, json for programs.")]
+OutputOption = Annotated[OutputFormat, typer.Option(help="text for people, json for programs.")]
 _States = Annotated[
     list[str] | None,
     typer.Option(metavar="STATE", help=f"Only in this state: {', '.join(State)}. Repeat it for several."),
@@ -86,7 +86,7 @@ def runs(
         ),
     ] = False,
     sort: _Sort = "created",
-    output: OutputOption = Output.TEXT,
+    output: OutputOption = OutputFormat.TEXT,
     html: Annotated[
         pathlib.Path | None,
         typer.Option(metavar="FILE", help="Write a page with a table to filter and to sort, and links to the reports."),
@@ -137,7 +137,7 @@ def runs(
             run_page.write(page, backend, chosen, metrics, now)
     if page and open_browser:
         open_page(page)
-    if output is Output.JSON:
+    if output is OutputFormat.JSON:
         print_json([run_list.summary(entry, metrics, now) for entry in chosen])
         return
     _warn_of_unknown(metrics, chosen)

@@ -16,7 +16,7 @@ from tfsteps.cli.place_options import AllNamespaces
 from tfsteps.console.confirmation import confirmed
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say, warn
-from tfsteps.console.outputs import Output, print_json, print_table
+from tfsteps.console.outputs import OutputFormat, print_json, print_table
 from tfsteps.console.text import clean, iso
 from tfsteps.engines import registry
 from tfsteps.engines.schedules import ScheduledRun, SchedulePlace, Schedules, ScheduleState
@@ -25,7 +25,7 @@ _SHOWN = 50  # records
 _SPARE = ("KIND", "NAMESPACE", "SCHEDULE", "LAST")
 
 
-class Action(enum.StrEnum):
+class ScheduleAction(enum.StrEnum):
     """What `tfsteps schedules` does."""
 
     LIST = "list"
@@ -38,12 +38,12 @@ class Action(enum.StrEnum):
 
 def schedules(
     action: Annotated[
-        Action,
+        ScheduleAction,
         typer.Argument(
             help="list: all schedules. show: the records of one. pause, resume: start no runs, and start them again. "
             "run-now: a manual run of its pipeline. delete: the schedule and, on Argo, its runs."
         ),
-    ] = Action.LIST,
+    ] = ScheduleAction.LIST,
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="Name or id of the schedule, for all but `list`.")
     ] = None,
@@ -57,7 +57,7 @@ def schedules(
         ),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete without a question.")] = False,
-    output: OutputOption = Output.TEXT,
+    output: OutputOption = OutputFormat.TEXT,
     context: Annotated[
         str, typer.Option(metavar="NAME", help="Context of the kubeconfig.", show_default="current")
     ] = "",
@@ -90,7 +90,7 @@ def schedules(
     )
     with _opener(engine, host)(place) as there:
         states = there.states()
-        if action is Action.LIST:
+        if action is ScheduleAction.LIST:
             if name is not None:
                 raise CommandError(f"`list` shows all schedules; write `tfsteps schedules show {shlex.quote(name)}`")
             _list(states, output)
@@ -106,7 +106,7 @@ def _opener(engine: str | None, host: str) -> Any:
     return engines[name].schedules
 
 
-def _chosen(states: Sequence[ScheduleState], name: str | None, action: Action) -> ScheduleState:
+def _chosen(states: Sequence[ScheduleState], name: str | None, action: ScheduleAction) -> ScheduleState:
     known = ", ".join(sorted({clean(state.name) for state in states})) or "there are none here"
     if name is None:
         raise CommandError(f"`{action}` needs the name of a schedule: {known}")
@@ -122,9 +122,9 @@ def _chosen(states: Sequence[ScheduleState], name: str | None, action: Action) -
 # --- actions
 
 
-def _list(states: Sequence[ScheduleState], output: Output) -> None:
+def _list(states: Sequence[ScheduleState], output: OutputFormat) -> None:
     now = time.time()
-    if output is Output.JSON:
+    if output is OutputFormat.JSON:
         print_json([_summary(state, now) for state in states])
         return
     if not states:
@@ -150,10 +150,10 @@ def _row(state: ScheduleState, now: float) -> list[str]:
     ]
 
 
-def _show(there: Schedules, state: ScheduleState, output: Output, yes: bool) -> None:  # noqa: ARG001  of all actions
+def _show(there: Schedules, state: ScheduleState, output: OutputFormat, yes: bool) -> None:  # noqa: ARG001  of all actions
     now = time.time()
     records = state.records(now)[:_SHOWN]
-    if output is Output.JSON:
+    if output is OutputFormat.JSON:
         print_json({**_summary(state, now), "records": [_record(run) for run in records]})
         return
     facts = {
@@ -172,21 +172,21 @@ def _show(there: Schedules, state: ScheduleState, output: Output, yes: bool) -> 
         print_table(("PLANNED", "SENT", "RUN", "OUTCOME"), [_record_row(run) for run in records])
 
 
-def _pause(there: Schedules, state: ScheduleState, output: Output, yes: bool) -> None:  # noqa: ARG001
+def _pause(there: Schedules, state: ScheduleState, output: OutputFormat, yes: bool) -> None:  # noqa: ARG001
     there.set_paused(state, paused=True)
     print(f"{state.kind} {clean(state.name)} paused; runs that exist go on")
 
 
-def _resume(there: Schedules, state: ScheduleState, output: Output, yes: bool) -> None:  # noqa: ARG001
+def _resume(there: Schedules, state: ScheduleState, output: OutputFormat, yes: bool) -> None:  # noqa: ARG001
     there.set_paused(state, paused=False)
     print(f"{state.kind} {clean(state.name)} resumed; next: {_next(replace(state, paused=False), time.time())}")
 
 
-def _run_now(there: Schedules, state: ScheduleState, output: Output, yes: bool) -> None:  # noqa: ARG001
+def _run_now(there: Schedules, state: ScheduleState, output: OutputFormat, yes: bool) -> None:  # noqa: ARG001
     print(f"manual run {there.run_now(state)} of {clean(state.name)} created")
 
 
-def _delete(there: Schedules, state: ScheduleState, output: Output, yes: bool) -> None:  # noqa: ARG001
+def _delete(there: Schedules, state: ScheduleState, output: OutputFormat, yes: bool) -> None:  # noqa: ARG001
     print("\n".join(["to be removed:", *(f"  {clean(line)}" for line in there.deleted_with(state))]))
     if state.unknown:
         warn(state.unknown)
@@ -199,12 +199,12 @@ def _delete(there: Schedules, state: ScheduleState, output: Output, yes: bool) -
     print(f"{state.kind} {clean(state.name)} deleted")
 
 
-_ACTIONS: dict[Action, Callable[[Schedules, ScheduleState, Output, bool], None]] = {
-    Action.SHOW: _show,
-    Action.PAUSE: _pause,
-    Action.RESUME: _resume,
-    Action.RUN_NOW: _run_now,
-    Action.DELETE: _delete,
+_ACTIONS: dict[ScheduleAction, Callable[[Schedules, ScheduleState, OutputFormat, bool], None]] = {
+    ScheduleAction.SHOW: _show,
+    ScheduleAction.PAUSE: _pause,
+    ScheduleAction.RESUME: _resume,
+    ScheduleAction.RUN_NOW: _run_now,
+    ScheduleAction.DELETE: _delete,
 }
 
 

@@ -9,7 +9,7 @@ import typer
 
 from tfsteps.api.queries import run_graph
 from tfsteps.backends.base import RunBackend
-from tfsteps.backends.find import Run, Selection
+from tfsteps.backends.find import FoundRun, Selection
 from tfsteps.backends.open import located, open_backend
 from tfsteps.cli.commands.runs import AttemptNumber, OutputOption, RunId, Task
 from tfsteps.cli.live_graph import LiveGraph
@@ -17,7 +17,7 @@ from tfsteps.cli.place_options import AllNamespaces, Context, From, Namespace, O
 from tfsteps.cli.watch import observer
 from tfsteps.console.outputs import (
     REPLICA_COLUMNS,
-    Output,
+    OutputFormat,
     graph_data,
     headline,
     pipeline_verdict,
@@ -38,7 +38,7 @@ def show(
     *,
     task: Task = None,
     attempt: AttemptNumber = None,
-    output: OutputOption = Output.TEXT,
+    output: OutputOption = OutputFormat.TEXT,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Show it live until it has ended.")] = False,
     on: OnOption = None,
     context: Context = "",
@@ -63,7 +63,7 @@ def show(
         if pipeline and follow:
             pipeline = backend.find(target.id).pipeline
     statuses.sort(key=lambda status: status.created)
-    if output is Output.JSON:
+    if output is OutputFormat.JSON:
         data = {"attempts": [plain(status) for status in statuses], "graph": graph_data(root), "notes": notes}
         print_json({**(with_iso_times(msgspec.to_builtins(pipeline)) if pipeline else {"run": target.id}), **data})
         return
@@ -79,10 +79,10 @@ def show(
 
 def _statuses(
     backend: RunBackend[Any],
-    target: Run[Any],
+    target: FoundRun[Any],
     jobs: Sequence[Any],
     selection: Selection,
-    output: Output,
+    output: OutputFormat,
     *,
     follow: bool,
 ) -> list[Status]:
@@ -90,7 +90,7 @@ def _statuses(
     here = selection.whole and target.pipeline and not target.pipeline.workflow
     if not (follow and (jobs or here)):
         return [backend.explain(job) for job in jobs]
-    if output is Output.JSON:
+    if output is OutputFormat.JSON:
         return backend.follow(jobs, selection, [])
     with LiveGraph(backend, target, selection) as tree, observer(final=False, above=tree.drawn) as view:
         return backend.follow(jobs, selection, [tree, view])

@@ -37,7 +37,7 @@ from tfsteps.systems import registry
 _HOLD = "2h"
 
 
-class Action(enum.StrEnum):
+class TaskAction(enum.StrEnum):
     """What `tfsteps task` does."""
 
     RUN = "run"
@@ -48,7 +48,7 @@ class Action(enum.StrEnum):
 
 def task(
     action: Annotated[
-        Action,
+        TaskAction,
         typer.Argument(
             help="run: run the task's job to its end. debug: hold its replicas, for a shell in each. logs: print the "
             "log of the newer one. clear: remove everything of both."
@@ -103,8 +103,8 @@ def task(
     The id of the run is always the same: `run-PIPELINE-TASK`, or `debug-PIPELINE-TASK`. A new one replaces an earlier
     one that has ended: its job, log and records are removed. One that still runs is replaced only with --replace.
     """
-    launching = (Action.RUN, Action.DEBUG)
-    options: dict[tuple[Action, ...], dict[str, object]] = {
+    launching = (TaskAction.RUN, TaskAction.DEBUG)
+    options: dict[tuple[TaskAction, ...], dict[str, object]] = {
         launching: {
             "--param": params,
             "--set": overrides,
@@ -112,10 +112,10 @@ def task(
             "--replace": replace,
             "--detach": detach,
         },
-        (*launching, Action.CLEAR): {"--dry-run": dry_run},
-        (Action.DEBUG,): {"--hold": hold, "--for": hold_for},
-        (Action.LOGS,): {"--follow": follow, "--tail": tail is not None},
-        (Action.CLEAR,): {"--yes": yes},
+        (*launching, TaskAction.CLEAR): {"--dry-run": dry_run},
+        (TaskAction.DEBUG,): {"--hold": hold, "--for": hold_for},
+        (TaskAction.LOGS,): {"--follow": follow, "--tail": tail is not None},
+        (TaskAction.CLEAR,): {"--yes": yes},
     }
     _check_options(action, options)
     is_file = single_task.is_file(pipeline)
@@ -124,16 +124,16 @@ def task(
     known_at = None if is_file else located(Selection(pipeline, name), on, context, namespace)
     chosen, place = choose(known_at.on if known_at else on, system, context, namespace)
     single = single_task.of_run(pipeline, name, place) if known_at else single_task.of_file(pipeline, program, name)
-    if action is Action.CLEAR:
+    if action is TaskAction.CLEAR:
         for mode in (RUN, DEBUG):
             scope = Scope(single.run_id(mode), single.name, own=True)
             clear_scope(scope, _elsewhere(place), on, context, yes=yes, dry_run=dry_run)
         return
-    if action is Action.LOGS:
+    if action is TaskAction.LOGS:
         run = _newest(single, place, pipeline)
         logs(run, task=[single.name], follow=follow, tail=tail, on=on, context=context, namespace=namespace)
         return
-    run = single.run_id(RUN if action is Action.RUN else DEBUG)
+    run = single.run_id(RUN if action is TaskAction.RUN else DEBUG)
     if known_at:
         job = single_task.job_of_run(pipeline, name, place, overrides or [])
     else:
@@ -151,7 +151,7 @@ def task(
         dry_run=dry_run,
         replace=replace,
     )
-    if action is Action.DEBUG:
+    if action is TaskAction.DEBUG:
         made, programs = held_plan(plan, "all" if hold is None else hold, _seconds(hold_for or _HOLD))
     else:
         made, programs = plan(), {}
@@ -177,7 +177,7 @@ def _elsewhere(place: Place) -> Place | None:
     return None if place.on == Location.LOCAL else place
 
 
-def _check_options(action: Action, options: Mapping[tuple[Action, ...], Mapping[str, object]]) -> None:
+def _check_options(action: TaskAction, options: Mapping[tuple[TaskAction, ...], Mapping[str, object]]) -> None:
     """Raise CommandError for an option that is used and that is about other actions."""
     for actions, named in options.items():
         if action not in actions and (used := [option for option, value in named.items() if value]):

@@ -20,7 +20,7 @@ from tfsteps.cli.pages import write_page
 from tfsteps.cli.place_options import Context, From, ListOn, Namespace
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import warn
-from tfsteps.console.outputs import Output, print_json, print_table
+from tfsteps.console.outputs import OutputFormat, print_json, print_table
 from tfsteps.console.text import clean, iso
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.runs.identity import Identity, label_value
@@ -37,10 +37,10 @@ from tfsteps.tuning.recommendation import (
     COMPARED,
     DAYS,
     Advice,
-    Attempt,
+    RecordedAttempt,
     Rule,
     Standing,
-    Tuning,
+    TaskTuning,
     range_of,
     rounded_use,
     written,
@@ -87,7 +87,7 @@ def tune(
     html: Annotated[
         pathlib.Path | None, typer.Option(metavar="FILE", help="Also write a page with the pictures.")
     ] = None,
-    output: OutputOption = Output.TEXT,
+    output: OutputOption = OutputFormat.TEXT,
     on: ListOn = Location.LOCAL.value,
     context: Context = "",
     namespace: Namespace = "",
@@ -118,7 +118,7 @@ def tune(
         tunings = [
             recommendation.tune(job or _newest_job(found), found, rule, pipeline=name, task=of, ignored=ignore or ())
             if job or any(attempt.job for attempt in found)
-            else Tuning(pipeline=name, task=of, rule=rule, off="the job of no run is recorded")
+            else TaskTuning(pipeline=name, task=of, rule=rule, off="the job of no run is recorded")
             for of, found in tasks.items()
         ]
     if html:
@@ -128,7 +128,7 @@ def tune(
     if file is not None and (diff or write):
         _edit(file, tunings[0], diff=diff, write=write)
         return
-    if output is Output.JSON:
+    if output is OutputFormat.JSON:
         print_json([_plain(tuning) for tuning in tunings])
         return
     for tuning in tunings:
@@ -152,11 +152,11 @@ def _layers(place: Place) -> list[tuple[str, Layer]]:
     return found.settings.layers(namespace) if found and found.settings else []
 
 
-def _attempts(backend: RunBackend[Any], name: str, task: str | None) -> dict[str, list[Attempt]]:
+def _attempts(backend: RunBackend[Any], name: str, task: str | None) -> dict[str, list[RecordedAttempt]]:
     """Return the attempts of the last days at each task of a pipeline, or of a job outside of pipelines, by task."""
     since = backend.now() - DAYS * _DAY_SECONDS
     known: dict[str, None] = {}
-    tasks: dict[str, list[Attempt]] = {}
+    tasks: dict[str, list[RecordedAttempt]] = {}
     for job in backend.jobs():
         status: Status = job.status
         identity = status.identity
@@ -165,7 +165,7 @@ def _attempts(backend: RunBackend[Any], name: str, task: str | None) -> dict[str
         if not names & {name, label_value(name)} or task not in (None, identity.task):
             continue
         if status.created >= since:
-            tasks.setdefault(identity.task, []).append(Attempt(_whole(status), _recorded(backend, job)))
+            tasks.setdefault(identity.task, []).append(RecordedAttempt(_whole(status), _recorded(backend, job)))
     if not tasks:
         what = f"task {task!r} of {name!r}" if task else repr(name)
         names_there = f"; there are {', '.join([*known][:5])}" if known else ""
@@ -186,13 +186,13 @@ def _recorded(backend: RunBackend[Any], job: Job) -> TrainingJob | None:
         return None
 
 
-def _newest_job(attempts: Sequence[Attempt]) -> TrainingJob:
+def _newest_job(attempts: Sequence[RecordedAttempt]) -> TrainingJob:
     newest = max((attempt for attempt in attempts if attempt.job), key=lambda attempt: attempt.status.created)
     assert newest.job
     return newest.job
 
 
-def _edit(file: str, tuning: Tuning, *, diff: bool, write: bool) -> None:
+def _edit(file: str, tuning: TaskTuning, *, diff: bool, write: bool) -> None:
     """Print the difference of a job file, or write it. CommandError if nothing is known, or it cannot be changed."""
     if tuning.off:
         raise CommandError(f"{tuning.task}: no recommendation: {tuning.off}")
@@ -224,7 +224,7 @@ def _edit(file: str, tuning: Tuning, *, diff: bool, write: bool) -> None:
 # --- what is printed
 
 
-def _print(tuning: Tuning) -> None:
+def _print(tuning: TaskTuning) -> None:
     title = tuning.pipeline if tuning.task == tuning.pipeline else f"{tuning.pipeline} {tuning.task}"
     print(f"{clean(title)}: {tuning.good} good runs of {len(tuning.runs)} in the last {DAYS:.0f} days")
     for line in _not_counted(tuning):
@@ -253,7 +253,7 @@ def _print(tuning: Tuning) -> None:
     print()
 
 
-def _not_counted(tuning: Tuning) -> Iterator[str]:
+def _not_counted(tuning: TaskTuning) -> Iterator[str]:
     """Yield why runs do not count, the most frequent reason first."""
     runs: dict[str, list[str]] = {}
     for run in tuning.runs:
@@ -285,7 +285,7 @@ def _picture(advice: Advice, lower: frozenset[str]) -> Iterator[str]:
         yield f"  and {more} older runs"
 
 
-def _plain(tuning: Tuning) -> dict[str, object]:
+def _plain(tuning: TaskTuning) -> dict[str, object]:
     return {
         "pipeline": tuning.pipeline,
         "task": tuning.task,

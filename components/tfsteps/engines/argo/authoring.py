@@ -44,11 +44,11 @@ class ArgoAuthoring(Authoring):
         metadata = document.get("metadata") or {}
         return str(metadata.get("name") or str(metadata.get("generateName", "workflow")).rstrip("-"))
 
-    def problems(self, text: str) -> list[str]:
+    def lint_messages(self, text: str) -> list[str]:
         """Return what Argo refuses or drops, and wrong inputs of the steps of tfsteps."""
         from tfsteps.engines.argo import lint  # noqa: PLC0415  one engine is enough
 
-        return lint.problems(text)
+        return lint.lint_messages(text)
 
     def warnings(self, text: str) -> list[str]:
         """Return what fails on some versions of Argo."""

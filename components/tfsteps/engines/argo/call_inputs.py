@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tfsteps.engines.argo import graphs, inputs, launchers
-from tfsteps.engines.argo.graphs import Call
+from tfsteps.engines.argo.graphs import TemplateCall
 from tfsteps.engines.argo.inputs import UNKNOWN
 from tfsteps.engines.argo.interface import Input, Interface
 from tfsteps.spec import Problem
@@ -33,7 +33,7 @@ def arguments_of(node: _Node) -> dict[str, str]:
     }
 
 
-def problems(
+def lint_messages(
     target: _Node, arguments: Mapping[str, str], templates: _Templates, where: str, *, complete: bool
 ) -> Iterator[str]:
     """Yield a sentence for each wrong input of the tfsteps step that a template runs; none if it runs no such step.
@@ -56,7 +56,7 @@ def problems(
     elsewhere = set(own_problems(template, ""))
     sentences = (
         f": {problem}"
-        for problem in [*inputs.problems(interface, texts), *_without_metrics(interface, template, texts)]
+        for problem in [*inputs.input_problems(interface, texts), *_without_metrics(interface, template, texts)]
     )
     yield from (f"{where}{sentence}" for sentence in sentences if sentence not in elsewhere)
 
@@ -65,7 +65,7 @@ def own_problems(template: _Node, where: str) -> list[str]:
     """Return a sentence for each wrong input that a launcher's template sets itself."""
     interface = launchers.component(template)
     texts = launchers.inputs(template, {}) if interface else {}
-    return [f"{where}: {problem}" for problem in inputs.problems(interface, texts)] if interface else []
+    return [f"{where}: {problem}" for problem in inputs.input_problems(interface, texts)] if interface else []
 
 
 def _without_metrics(interface: Interface, template: _Node, texts: Mapping[str, str]) -> Iterator[Problem]:
@@ -82,7 +82,7 @@ def connection_problems(
     target: _Node,
     arguments: Mapping[str, str],
     templates: _Templates,
-    producers: Mapping[str, tuple[Call, _Node | None]],
+    producers: Mapping[str, tuple[TemplateCall, _Node | None]],
     where: str,
 ) -> Iterator[str]:
     """Yield a sentence for each input of a tfsteps step that gets an output of another step which it cannot use.
@@ -107,7 +107,7 @@ def connection_problems(
 
 
 def _type_mismatch(
-    interface: Interface, declared: Input, call: Call, producer: Interface, output: str
+    interface: Interface, declared: Input, call: TemplateCall, producer: Interface, output: str
 ) -> Iterator[str]:
     """Yield why an input cannot use an output of another step; nothing if there is no such output."""
     types = {candidate.name: _CARRIED.get(candidate.type, candidate.type) for candidate in producer.outputs}

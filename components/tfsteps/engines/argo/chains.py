@@ -19,7 +19,7 @@ _Templates = Mapping[Any, _Node]
 _Path = tuple[str, ...]
 
 
-def problems(
+def lint_messages(
     spec: _Node,
     others: Mapping[str, _Node],
     starts: tuple[str, ...],
@@ -112,7 +112,7 @@ class _Chains:
         arguments = {name: launchers.filled(value, inputs) for name, value in call_inputs.arguments_of(node).items()}
         for values in loops.rounds(node, arguments):
             if launchers.component(launchers.inner(target, values, templates)[0]):
-                sentences = call_inputs.problems(target, values, templates, "", complete=self._complete)
+                sentences = call_inputs.lint_messages(target, values, templates, "", complete=self._complete)
                 yield from ((path, sentence) for sentence in sentences)
             else:
                 passed = {name: _ANY.sub(UNKNOWN, value) for name, value in values.items()}

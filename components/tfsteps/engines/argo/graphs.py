@@ -16,7 +16,7 @@ _DEPENDS = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_]*)(?:\.([A-Za-z]+))?")
 _Node = Mapping[str, Any]
 
 
-class Call(msgspec.Struct, frozen=True):
+class TemplateCall(msgspec.Struct, frozen=True):
     """One task of a DAG, or one step of Steps.
 
     Attributes:
@@ -33,20 +33,20 @@ class Call(msgspec.Struct, frozen=True):
         return str(self.node.get("name"))
 
 
-def calls(template: _Node) -> list[Call]:
+def calls(template: _Node) -> list[TemplateCall]:
     """Return the tasks or steps of a template."""
     if template.get("dag") is None:
-        result: list[Call] = []
+        result: list[TemplateCall] = []
         for group in template["steps"]:
             before = frozenset(call.name for call in result)
-            result += [Call(node, before) for node in group or []]
+            result += [TemplateCall(node, before) for node in group or []]
         return result
     tasks = template["dag"].get("tasks") or []
     direct = {task["name"]: [other for other, _ in _depends(task)] for task in tasks}
-    return [Call(task, frozenset(_closure(task["name"], direct))) for task in tasks]
+    return [TemplateCall(task, frozenset(_closure(task["name"], direct))) for task in tasks]
 
 
-def problems(template: _Node) -> Iterator[str]:
+def lint_messages(template: _Node) -> Iterator[str]:
     """Yield a sentence for each problem of the order of a template's tasks or steps."""
     yield from twice([call.name for call in calls(template)], "names")
     if template.get("dag") is not None:

@@ -48,7 +48,7 @@ _TENSORBOARD_FIELDS: Mapping[Path, str] = {
 _CHOICES: Mapping[str, Sequence[str]] = {"scope": get_args(Scope), "on_end": get_args(OnEnd), "direction": DIRECTIONS}
 
 
-def problems(interface: Interface, texts: Mapping[str, str]) -> list[Problem]:
+def input_problems(interface: Interface, texts: Mapping[str, str]) -> list[Problem]:
     """Return all problems of a step's inputs.
 
     Args:
@@ -134,10 +134,10 @@ def _job(values: _Values) -> Iterator[Problem]:
         return
     system = values.get("system") or AUTO
     if not unclear and system == AUTO:  # one of these is chosen
-        first, *rest = (registry.get(name).problems(job) for name in registry.on_kubernetes())
+        first, *rest = (registry.get(name).spec_problems(job) for name in registry.on_kubernetes())
         yield from (problem for problem in first if all(problem in others for others in rest))
     elif not unclear and system in registry.available():
-        yield from registry.get(system).problems(job)
+        yield from registry.get(system).spec_problems(job)
 
 
 def _tensorboard(values: _Values) -> Iterator[Problem]:

@@ -71,7 +71,7 @@ def component(template: _Node) -> Interface | None:
     return interfaces().get(named)
 
 
-def problems(template: _Node, where: str, spec: _Node) -> Iterator[str]:
+def lint_messages(template: _Node, where: str, spec: _Node) -> Iterator[str]:
     """Yield a sentence for each setting of a launcher's template that can lose its job, whatever calls the template.
 
     Args:

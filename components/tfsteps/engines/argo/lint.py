@@ -23,7 +23,7 @@ _CRON_NAME = 52  # characters: Argo appends the time to it
 _Node = Mapping[str, Any]
 
 
-def problems(compiled: str) -> list[str]:
+def lint_messages(compiled: str) -> list[str]:
     """Return a sentence for each problem of Argo manifests: which manifest, where in it, and what is wrong.
 
     Args:
@@ -87,7 +87,7 @@ def manifests(read: Iterable[Any]) -> Iterator[Any]:
 
 
 def _checked(compiled: str) -> list[Any]:
-    return [each for each in manifests(documents(compiled)) if _is_argos(each) and _is_known(each)]
+    return [manifest for manifest in manifests(documents(compiled)) if _is_argos(manifest) and _is_known(manifest)]
 
 
 def _is_known(manifest: _Node) -> bool:
@@ -136,7 +136,7 @@ def _manifest(manifest: _Node, others: Mapping[str, _Node]) -> Iterator[str]:
     if kind == "CronWorkflow":
         yield from _schedules(spec)
         spec = spec["workflowSpec"]
-    yield from _workflow(manifest, others).problems()
+    yield from _workflow(manifest, others).lint_messages()
     yield from _choices(spec, "spec")
 
 

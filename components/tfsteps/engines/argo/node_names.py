@@ -17,7 +17,7 @@ _TRY = re.compile(r"\((?P<number>\d+)\)(?P<groups>(\[\d+\])*)$")
 _GENERATED_SUFFIX = re.compile(r"-([bcdfghjklmnpqrstvwxz2456789]{5}|\d{10})$")  # by generateName, by a CronWorkflow
 
 
-class Try(NamedTuple):
+class NodeTry(NamedTuple):
     """A try of a node with a retryStrategy.
 
     Attributes:
@@ -49,13 +49,13 @@ def without_groups(step: str) -> str:
     return ".".join(_GROUPS.sub("", part) for part in split(step))
 
 
-def tries(node: str) -> Iterator[Try]:
+def tries(node: str) -> Iterator[NodeTry]:
     """Yield the tries that a node is of, or is below, the innermost first."""
     parts = split(node)
     for level in range(len(parts), 0, -1):
         name = _GROUPS.sub("", ".".join(parts[:level]))
         if found := _TRY.search(name):
-            yield Try(name, int(found["number"]))
+            yield NodeTry(name, int(found["number"]))
 
 
 def hooked(step: str) -> str:

@@ -23,7 +23,7 @@ class Wait(NamedTuple):
     Attributes:
         task: Its name among the tasks or steps of its template.
         producer: The task or step whose output is the job; empty = the job comes from outside of the template, or that
-            cannot be told.
+            is not known.
     """
 
     task: str
@@ -37,11 +37,11 @@ FindWait = Callable[[_Node, _Node], Wait | None]
 def find_wait(workflow: _Node, call: _Node) -> Wait | None:
     """Find the waits in a Workflow as tfsteps or its authors write it."""
     named = _callee(call)
-    called = [call["inline"]] if call.get("inline") else [each for each in templates(workflow) if each["name"] == named]
-    if not any(PROGRAM in ((each.get("container") or {}).get("command") or []) for each in called):
+    called = [call["inline"]] if call.get("inline") else [item for item in templates(workflow) if item["name"] == named]
+    if not any(PROGRAM in ((item.get("container") or {}).get("command") or []) for item in called):
         return None
     parameters = (call.get("arguments") or {}).get("parameters") or []
-    job = next((str(each.get("value", "")) for each in parameters if each["name"] == _JOB), "")
+    job = next((str(parameter.get("value", "")) for parameter in parameters if parameter["name"] == _JOB), "")
     found = _OUTPUT.search(job)
     return Wait(str(call["name"]), found[1] if found else "")
 
@@ -64,7 +64,7 @@ class _Graphs:
     """
 
     def __init__(self, workflow: _Node) -> None:
-        self.calls = [(str(each["name"]), call) for each in templates(workflow) for call in _calls(each)]
+        self.calls = [(str(template["name"]), call) for template in templates(workflow) for call in _calls(template)]
         self.ended: dict[str, bool] = {}
         self._entrypoint = entrypoint(workflow)
         self._nodes: dict[str, set[str]] = {}  # by template

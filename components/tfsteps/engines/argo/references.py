@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tfsteps.engines.argo import call_inputs, chains, graphs, launchers, loops, template_rules
-from tfsteps.engines.argo.graphs import Call
+from tfsteps.engines.argo.graphs import TemplateCall
 from tfsteps.engines.argo.template_rules import twice
 from tfsteps.engines.argo.workflow import LOOPS
 from tfsteps.engines.unclear import REFERENCE
@@ -46,7 +46,7 @@ class Workflow:
         self._templates = call_inputs.by_name(base or {})
         self._dropped: dict[str, None] = {}  # arguments of calls that the last check found without an effect
 
-    def problems(self) -> Iterator[str]:
+    def lint_messages(self) -> Iterator[str]:
         """Yield a sentence for each reference to something that does not exist, and for each wrong step input."""
         problems = list(self._spec_problems())
         yield from problems
@@ -56,7 +56,7 @@ class Workflow:
     def _chain_problems(self, arguments: Mapping[str, str] | None, known: list[str], *, complete: bool) -> list[str]:
         """Return the other problems of inputs that steps get through chains of calls; see `chains.problems`."""
         spec = {**self._base, "hooks": self._spec.get("hooks")}
-        problems = chains.problems(spec, self._others, _STARTS, arguments, complete=complete)
+        problems = chains.lint_messages(spec, self._others, _STARTS, arguments, complete=complete)
         new = [f"{' > '.join(path)}{reason}" for path, reason in problems if f"{path[-1]}{reason}" not in known]
         return [sentence for sentence in dict.fromkeys(new) if sentence not in known]
 
@@ -91,13 +91,13 @@ class Workflow:
 
     def cautions(self) -> list[str]:
         """Return a sentence for each argument of a call that Argo drops, and runs the Workflow."""
-        list(self.problems())
+        list(self.lint_messages())
         return list(self._dropped)
 
     def warnings(self) -> Iterator[str]:
         """Yield a sentence for each input that must be set when the Workflow is submitted."""
         if not self._is_template:
-            known = list(self.problems())
+            known = list(self.lint_messages())
             for parameter in self._parameters(self._spec):
                 if is_empty(parameter):
                     yield f"spec.arguments: parameter {parameter['name']} has no value; set it at submission"
@@ -114,7 +114,9 @@ class Workflow:
         for field in _STARTS:
             target = self._start(field)
             if target and (not self._template_ref or self._spec.get("arguments") or complete):
-                yield from call_inputs.problems(target, arguments, self._templates, "spec.arguments", complete=complete)
+                yield from call_inputs.lint_messages(
+                    target, arguments, self._templates, "spec.arguments", complete=complete
+                )
 
     def _dropped_arguments(self) -> Iterator[str]:
         """Check that a WorkflowTemplate declares the arguments that it gets."""
@@ -137,7 +139,7 @@ class Workflow:
             known = ", ".join(str(template) for template in self._templates) or "none"
             yield f"{where}: there is no template {shown(name)}; there is {known}"
 
-    def _hooks(self, node: _Node, where: str, calls: Sequence[Call] = ()) -> Iterator[str]:
+    def _hooks(self, node: _Node, where: str, calls: Sequence[TemplateCall] = ()) -> Iterator[str]:
         for name, hook in (node.get("hooks") or {}).items():
             if name != "exit" and not hook.get("expression"):
                 yield f"{where}.hooks.{name}: it has no expression, so it would never run"
@@ -162,8 +164,8 @@ class Workflow:
     # --- templates
 
     def _template_problems(self, template: _Node, where: str) -> Iterator[str]:
-        yield from template_rules.problems(template, where, self._spec.get("templateDefaults") or {})
-        yield from launchers.problems(template, where, self._spec)
+        yield from template_rules.lint_messages(template, where, self._spec.get("templateDefaults") or {})
+        yield from launchers.lint_messages(template, where, self._spec)
         yield from call_inputs.own_problems(template, where)
         if template_rules.is_graph(template):
             yield from self._graph(template, where)
@@ -172,7 +174,7 @@ class Workflow:
 
     def _graph(self, template: _Node, where: str) -> Iterator[str]:
         calls = graphs.calls(template)
-        yield from (f"{where}: {sentence}" for sentence in graphs.problems(template))
+        yield from (f"{where}: {sentence}" for sentence in graphs.lint_messages(template))
         for call in calls:
             yield from self._call(call, f"{where}, {call.name}", calls)
             others = [other for other in calls if other.name in call.before]
@@ -181,7 +183,7 @@ class Workflow:
             yield from self._variables({"hooks": call.node.get("hooks")}, *scope, [*others, call], calls)
         yield from self._variables({"outputs": template.get("outputs")}, template, where, calls)
 
-    def _call(self, call: Call, where: str, calls: Sequence[Call]) -> Iterator[str]:
+    def _call(self, call: TemplateCall, where: str, calls: Sequence[TemplateCall]) -> Iterator[str]:
         node = call.node
         yield from template_rules.name_problem(node.get("name") or "", where)
         named = [field for field in ("template", "templateRef", "inline") if node.get(field)]
@@ -200,7 +202,7 @@ class Workflow:
         if node.get("onExit"):
             yield from self._template_exists(node["onExit"], f"{where}.onExit")
 
-    def _target_problems(self, node: _Node, where: str, calls: Sequence[Call]) -> Iterator[str]:
+    def _target_problems(self, node: _Node, where: str, calls: Sequence[TemplateCall]) -> Iterator[str]:
         """Check that a called template exists, gets all inputs that it requires, and no others."""
         templates = self._known(node)
         if ref := node.get("templateRef"):
@@ -218,14 +220,14 @@ class Workflow:
         yield from self._missing_arguments(target, arguments, where)
         yield from self._inputs(node, target, where, calls)
 
-    def _inputs(self, node: _Node, target: _Node, where: str, calls: Sequence[Call]) -> Iterator[str]:
+    def _inputs(self, node: _Node, target: _Node, where: str, calls: Sequence[TemplateCall]) -> Iterator[str]:
         """Check the inputs of a tfsteps step in a call, for each iteration of its loop."""
         templates = self._known(node)
         arguments = call_inputs.arguments_of(node)
         sentences = [
             sentence
             for values in loops.rounds(node, arguments)
-            for sentence in call_inputs.problems(target, values, templates, where, complete=True)
+            for sentence in call_inputs.lint_messages(target, values, templates, where, complete=True)
         ]
         yield from dict.fromkeys(sentences)
         producers = {call.name: (call, self._target(call.node)) for call in calls}
@@ -251,7 +253,12 @@ class Workflow:
     # --- variables
 
     def _variables(
-        self, node: _Node, template: _Node, where: str, before: Sequence[Call], calls: Sequence[Call] = ()
+        self,
+        node: _Node,
+        template: _Node,
+        where: str,
+        before: Sequence[TemplateCall],
+        calls: Sequence[TemplateCall] = (),
     ) -> Iterator[str]:
         """Check the variables at any depth of a node of a template.
 
@@ -272,7 +279,9 @@ class Workflow:
             elif name.startswith("item.") and (reason := loops.missing(name, node)):
                 yield f"{where}: {{{{{name}}}}} {reason}"
 
-    def _variable(self, name: str, template: _Node, before: Sequence[Call], calls: Sequence[Call]) -> str:
+    def _variable(
+        self, name: str, template: _Node, before: Sequence[TemplateCall], calls: Sequence[TemplateCall]
+    ) -> str:
         first, _, rest = name.partition(".")
         if first == "inputs":
             kind, _, which = rest.partition(".")
@@ -291,7 +300,7 @@ class Workflow:
             return self._node(name, template, before, calls)
         return ""
 
-    def _node(self, name: str, template: _Node, before: Sequence[Call], calls: Sequence[Call]) -> str:
+    def _node(self, name: str, template: _Node, before: Sequence[TemplateCall], calls: Sequence[TemplateCall]) -> str:
         match = _NODE.match(name)
         kind = "tasks" if "dag" in template else "steps"
         if not match or match[1] != kind:

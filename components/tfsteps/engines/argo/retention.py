@@ -6,13 +6,13 @@ from typing import Any
 from tfsteps.console.messages import warn
 from tfsteps.kube.client import Api
 from tfsteps.settings import find
-from tfsteps.settings.types import Runs
+from tfsteps.settings.types import RunSettings
 
-NO_SETTINGS = Runs()
+NO_SETTINGS = RunSettings()
 _POD_GC = {"success": "OnPodSuccess", "completion": "OnPodCompletion"}
 
 
-def runs_settings(api: Api, namespace: str, manifest: Mapping[str, Any]) -> Runs:
+def runs_settings(api: Api, namespace: str, manifest: Mapping[str, Any]) -> RunSettings:
     """Return what the settings say of runs in a namespace; nothing if they may not be read.
 
     A warning says so, unless the Workflow or CronWorkflow sets all that the settings could.
@@ -28,12 +28,12 @@ def runs_settings(api: Api, namespace: str, manifest: Mapping[str, Any]) -> Runs
     layers = [layer.runs for _, layer in found.settings.layers(namespace)] if found.settings else []
     values = {
         field: next((value for layer in reversed(layers) if (value := getattr(layer, field)) is not None), None)
-        for field in Runs.__struct_fields__
+        for field in RunSettings.__struct_fields__
     }
-    return Runs(**values)
+    return RunSettings(**values)
 
 
-def retained(manifest: Mapping[str, Any], runs: Runs) -> dict[str, Any]:
+def retained(manifest: Mapping[str, Any], runs: RunSettings) -> dict[str, Any]:
     """Return a Workflow or CronWorkflow with `ttlStrategy` and `podGC`, unless it has them."""
     inside = ("spec",) if manifest["kind"] == "Workflow" else ("spec", "workflowSpec")
     times = {"secondsAfterSuccess": runs.keep_succeeded, "secondsAfterFailure": runs.keep_failed}

@@ -26,7 +26,7 @@ from tfsteps.kube.metadata import Metadata, metadata_of
 from tfsteps.runs.identity import PREFIX, SCHEDULED, TRIGGER
 from tfsteps.schedule import Schedule
 from tfsteps.schedule.janitor import ACCEPTED, PAUSED, SELECTOR, STATE, read, state_of
-from tfsteps.schedule.rules import Decision, Record, RunState, State, decide
+from tfsteps.schedule.rules import DateRecord, DueRuns, RuleState, RunState, decide
 from tfsteps.schedule.types import utc
 from tfsteps.spec import SpecError, format_duration
 from tfsteps.systems.kubernetes.times import seconds
@@ -52,7 +52,7 @@ _MOST_SKEW_SECONDS = 60.0
 _MOST_STEPS = 100  # of many dates each; other schedules wait meanwhile
 
 
-class Run(msgspec.Struct, frozen=True):
+class DatedRun(msgspec.Struct, frozen=True):
     """The Workflow of a date.
 
     Attributes:
@@ -121,14 +121,14 @@ def _now(api: Api, failed: Callable[[str, object], None]) -> float | None:
     return min(there, here)
 
 
-def runs_by_schedule(api: Api, namespace: str) -> dict[tuple[str, str], dict[int, Run]]:
+def runs_by_schedule(api: Api, namespace: str) -> dict[tuple[str, str], dict[int, DatedRun]]:
     """Return the runs that the janitor created, by namespace and uid of their schedule and by date.
 
     Raises:
         ApiError: They cannot be listed.
         ValueError: The metadata of one of them is not valid, so not all are known.
     """
-    runs: dict[tuple[str, str], dict[int, Run]] = {}
+    runs: dict[tuple[str, str], dict[int, DatedRun]] = {}
     for item in api.iterate(WORKFLOWS, namespace, labelSelector=SCHEDULE_UID):
         metadata = metadata_of(item)
         uid = (metadata.labels or {})[SCHEDULE_UID]
@@ -149,13 +149,13 @@ def _date(metadata: Metadata, uid: str) -> int | None:
     return int(date) if owner is not None and stem == owner and date.isascii() and date.isdigit() else None
 
 
-def _run(item: Mapping[str, Any], metadata: Metadata) -> Run:
+def _run(item: Mapping[str, Any], metadata: Metadata) -> DatedRun:
     state = None if CUT in item else PHASES.get((item.get("status") or {}).get("phase") or "")
     held = HELD in (metadata.annotations or {})
-    return Run(metadata.name, metadata.uid, state, held, seconds(metadata.creation_timestamp))
+    return DatedRun(metadata.name, metadata.uid, state, held, seconds(metadata.creation_timestamp))
 
 
-def decision_of(item: Mapping[str, Any], schedule: Schedule, runs: Mapping[int, Run], now: float) -> Decision:
+def decision_of(item: Mapping[str, Any], schedule: Schedule, runs: Mapping[int, DatedRun], now: float) -> DueRuns:
     """Return what is due of the schedule in a ConfigMap.
 
     Raises:
@@ -179,13 +179,13 @@ def decision_of(item: Mapping[str, Any], schedule: Schedule, runs: Mapping[int, 
     )
 
 
-def _recorded(state: State | None, runs: Mapping[int, Run]) -> dict[int, Run]:
+def _recorded(state: RuleState | None, runs: Mapping[int, DatedRun]) -> dict[int, DatedRun]:
     """Return the runs that are recorded, by their date."""
     records = state.records if state else ()
     return {record.date: runs[record.date] for record in records if _is_of(record, runs.get(record.date))}
 
 
-def _is_of(record: Record, run: Run | None) -> bool:
+def _is_of(record: DateRecord, run: DatedRun | None) -> bool:
     return run is not None and record.run == run.uid
 
 
@@ -211,7 +211,7 @@ class _Schedule:
         api: Api,
         item: dict[str, Any],
         metadata: Metadata,
-        runs: dict[int, Run],
+        runs: dict[int, DatedRun],
         say: Callable[[str], object],
     ) -> None:
         self._api, self._item, self._metadata, self._runs = api, item, metadata, runs
@@ -247,7 +247,7 @@ class _Schedule:
                 break
         return started
 
-    def _step(self, decision: Decision, workflow: Mapping[str, Any]) -> int | None:
+    def _step(self, decision: DueRuns, workflow: Mapping[str, Any]) -> int | None:
         """Do what was decided, and return how many runs were started; None = somebody else was faster."""
         before = state_of(self._item)
         created, error = self._create(decision.start, workflow)
@@ -269,7 +269,7 @@ class _Schedule:
             raise error
         return len(created)
 
-    def _release(self, state: State, suspend: bool | None) -> None:
+    def _release(self, state: RuleState, suspend: bool | None) -> None:
         """Let the runs start whose dates are recorded; `suspend` is what the Workflow itself has."""
         change = {"metadata": {"annotations": {HELD: None}}, "spec": {"suspend": suspend}}
         for date, run in _recorded(state, self._runs).items():
@@ -294,7 +294,7 @@ class _Schedule:
             created[date] = self._runs[date].uid
         return created, None
 
-    def _created(self, date: int, workflow: Mapping[str, Any]) -> Run:
+    def _created(self, date: int, workflow: Mapping[str, Any]) -> DatedRun:
         """Create the run of a date, or find it. ValueError if another object has its name, or it is being deleted."""
         owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": self._metadata.name, "uid": self._metadata.uid}
         described, name = workflow["metadata"], f"{self._metadata.name}-{date}"
@@ -326,7 +326,7 @@ class _Schedule:
             raise ValueError(f"Workflow {name} is still being deleted; see its finalizers")
         return _run(item, metadata)
 
-    def _record(self, state: State) -> bool:
+    def _record(self, state: RuleState) -> bool:
         """Store what was decided; False = the schedule was changed since it was read."""
         text = msgspec.json.encode(replace(state, changes=state.changes + 1)).decode()
         metadata = {"uid": self._metadata.uid, "resourceVersion": self._version, "annotations": {STATE: text}}
@@ -339,12 +339,12 @@ class _Schedule:
         self._item, self._version = item, item["metadata"]["resourceVersion"]
         return True
 
-    def _delete(self, date: int, run: Run, done: str) -> None:
+    def _delete(self, date: int, run: DatedRun, done: str) -> None:
         self._api.delete(WORKFLOWS, self._metadata.namespace, run.name, run.uid)
         self._runs.pop(date)
         self._say(f"{run.name} {done}")
 
-    def _report(self, decision: Decision) -> None:
+    def _report(self, decision: DueRuns) -> None:
         if (missed := decision.missed) and len(missed) > 1:
             self._say(f"{len(missed)} dates from {utc(missed[0])} to {utc(missed[-1])} are missed")
         elif missed:

@@ -12,7 +12,7 @@ from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import warn
 from tfsteps.engines.argo import objects
 from tfsteps.engines.argo.objects import CONFIG_MAPS, CRON_JOBS, CRON_WORKFLOWS, RESOURCES
-from tfsteps.engines.argo.rule_runs import PHASES, SCHEDULED_TIME, Run, decision_of, runs_by_schedule
+from tfsteps.engines.argo.rule_runs import PHASES, SCHEDULED_TIME, DatedRun, decision_of, runs_by_schedule
 from tfsteps.engines.argo.workflow import WORKFLOWS
 from tfsteps.engines.schedules import (
     SCHEDULE,
@@ -29,7 +29,7 @@ from tfsteps.runs.identity import MANUAL, TRIGGER, label_value
 from tfsteps.schedule import Schedule, cronjob, janitor
 from tfsteps.schedule.argo import schedule_of
 from tfsteps.schedule.janitor import ACCEPTED, PAUSED, SELECTOR
-from tfsteps.schedule.rules import Decision
+from tfsteps.schedule.rules import DueRuns
 from tfsteps.spec import SpecError
 from tfsteps.systems.kubernetes.times import seconds
 
@@ -137,7 +137,7 @@ class ClusterSchedules:
         workflow: dict[str, Any] = msgspec.json.decode(data[cronjob.FILE])
         return workflow
 
-    def _ruled_runs(self) -> dict[tuple[str, str], dict[int, Run]] | None:
+    def _ruled_runs(self) -> dict[tuple[str, str], dict[int, DatedRun]] | None:
         """Return the runs that the janitor started; None, after a warning, if they may not be listed."""
         try:
             return runs_by_schedule(self._api, self._namespace)
@@ -187,7 +187,7 @@ def _state(
 
 def _ruled_state(
     item: _Object,
-    by_schedule: dict[tuple[str, str], dict[int, Run]] | None,
+    by_schedule: dict[tuple[str, str], dict[int, DatedRun]] | None,
     manual: list[dict[str, Any]] | None,
     now: float,
 ) -> ScheduleState:
@@ -222,7 +222,7 @@ def _when(schedule: Schedule) -> str:
     return f"{schedule.cron} {schedule.timezone}" if schedule.cron else f"@every {int(schedule.interval or 0)}s"
 
 
-def _ruled_runs(name: str, runs: Mapping[int, Run], decision: Decision) -> Iterator[ScheduledRun]:
+def _ruled_runs(name: str, runs: Mapping[int, DatedRun], decision: DueRuns) -> Iterator[ScheduledRun]:
     for record in decision.state.records:
         run, result = runs.get(record.date), record.result
         if result == "missed":

@@ -11,8 +11,7 @@ from hera.workflows._context import _context
 from hera.workflows.models import Arguments, LifecycleHook
 from hera.workflows.models import Parameter as ModelParameter
 
-from tfsteps.engines.argo.inputs import UNKNOWN
-from tfsteps.engines.argo.inputs import problems as input_problems
+from tfsteps.engines.argo.inputs import UNKNOWN, input_problems
 from tfsteps.engines.argo.interface import BadValueError, Interface, interfaces
 from tfsteps.engines.argo.template import container, exit_handler
 from tfsteps.engines.code_input import CODE, with_packed_code

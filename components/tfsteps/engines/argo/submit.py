@@ -26,7 +26,7 @@ from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.runs.identity import MANUAL, PIPELINE, SCHEDULED, TRIGGER, label_value
 from tfsteps.schedule import Schedule, argo, cronjob, janitor, submitter
 from tfsteps.schedule.fires import fire_times as schedule_times
-from tfsteps.settings.types import Runs
+from tfsteps.settings.types import RunSettings
 from tfsteps.spec import SpecError
 
 _TEMPLATES = {"WorkflowTemplate", "ClusterWorkflowTemplate"}
@@ -40,7 +40,7 @@ def submit(submission: Submission) -> int:
         CommandError: Anything else.
     """
     text = yaml.safe_dump(_manifest(submission))
-    if problems := [*lint.problems(text), *lint.missing_arguments(text)]:
+    if problems := [*lint.lint_messages(text), *lint.missing_arguments(text)]:
         raise LintError(submission.compiled.source, problems)
     manifests = [objects.marked(manifest) for manifest in _manifests(submission)]
     if submission.dry_run:
@@ -107,7 +107,7 @@ def _refuse_second_scheduler(api: Api, item: Mapping[str, Any], default: str) ->
 # --- the objects
 
 
-def _manifests(submission: Submission, runs: Runs = NO_SETTINGS) -> list[dict[str, Any]]:
+def _manifests(submission: Submission, runs: RunSettings = NO_SETTINGS) -> list[dict[str, Any]]:
     """Return the objects to create; the Workflow in them is kept as `runs` says."""
     manifest = retained(_manifest(submission), runs)
     if manifest["kind"] == "CronWorkflow":
@@ -124,10 +124,10 @@ def _manifests(submission: Submission, runs: Runs = NO_SETTINGS) -> list[dict[st
         raise CommandError(f"name {name!r} is longer than {argo.NAME_LENGTH} characters; give a shorter --name")
     match _scheduler(submission.scheduler, when):
         case Scheduler.CRONWORKFLOW:
-            _refuse(argo.problems(when))
+            _refuse(argo.schedule_problems(when))
             return [argo.cron_workflow(when, manifest, name)]
         case Scheduler.CRONJOB:
-            _refuse(cronjob.problems(when))
+            _refuse(cronjob.schedule_problems(when))
             return _cron_job(submission, when, manifest, name)
         case Scheduler.JANITOR:
             return [janitor.config_map(when, manifest, name)]
@@ -136,7 +136,7 @@ def _manifests(submission: Submission, runs: Runs = NO_SETTINGS) -> list[dict[st
 def _scheduler(chosen: Scheduler | None, when: Schedule) -> Scheduler:
     if chosen is not None:
         return chosen
-    return Scheduler.JANITOR if argo.problems(when) else Scheduler.CRONWORKFLOW
+    return Scheduler.JANITOR if argo.schedule_problems(when) else Scheduler.CRONWORKFLOW
 
 
 def _cron_job(submission: Submission, when: Schedule, manifest: dict[str, Any], name: str) -> list[dict[str, Any]]:

@@ -25,7 +25,7 @@ _SELECTOR = re.compile(rf"{_REQUIREMENT}(?:,{_REQUIREMENT})*")
 _Node = Mapping[str, Any]
 
 
-def problems(template: _Node, where: str, defaults: _Node) -> Iterator[str]:
+def lint_messages(template: _Node, where: str, defaults: _Node) -> Iterator[str]:
     """Yield a sentence for each problem of a template.
 
     Args:

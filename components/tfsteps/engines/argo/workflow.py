@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from tfsteps.answer import NO, YES, Answer, known, unknown
-from tfsteps.engines.argo.node_names import Try, step_name, tries
+from tfsteps.engines.argo.node_names import NodeTry, step_name, tries
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.kube.resource import Resource
 from tfsteps.runs.identity import MANUAL, SCHEDULED, TRIGGER
@@ -134,7 +134,7 @@ def ended_steps(workflow: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str,
     """Yield the name of each step and group of steps, a node of it, and whether that has ended: no try of another."""
     for node in nodes(workflow).values():
         name = str(node.get("name", ""))
-        if not any(each.node == name for each in tries(name)):
+        if not any(item.node == name for item in tries(name)):
             yield step_name(name), node, node.get("phase") in _ENDED
 
 
@@ -156,12 +156,12 @@ def retries_lost_pod(workflow: Mapping[str, Any], node_name: str) -> Answer:
     """
     by_name = {str(node.get("name", "")): node for node in nodes(workflow).values()}
     answer = NO
-    for each in tries(node_name):
-        answer |= _retries(workflow, each, by_name.get(each.node))
+    for item in tries(node_name):
+        answer |= _retries(workflow, item, by_name.get(item.node))
     return answer
 
 
-def _retries(workflow: Mapping[str, Any], current: Try, node: Mapping[str, Any] | None) -> Answer:
+def _retries(workflow: Mapping[str, Any], current: NodeTry, node: Mapping[str, Any] | None) -> Answer:
     """Return whether Argo tries a node again that has ended because its pod, or one below it, was lost."""
     if node is None:
         return unknown(NO_NODES)

@@ -9,7 +9,7 @@ _FOLDERS = {("train", "model"), ("wait", "model")}
 """Outputs that name a folder of the job's volume in their metadata, and are not in the back end's store."""
 
 
-def problems(call: Call) -> Iterator[str]:
+def lint_messages(call: Call) -> Iterator[str]:
     """Yield a sentence for each such artifact whose `path` the task opens."""
     for name, written in call.artifacts.items():
         if written in _FOLDERS and _opens(call, name):

@@ -45,11 +45,11 @@ class KubeflowAuthoring(Authoring):
         """Return the name of the pipeline."""
         return str(document.get("pipelineInfo", {}).get("name", "pipeline"))
 
-    def problems(self, text: str) -> list[str]:
+    def lint_messages(self, text: str) -> list[str]:
         """Return what fails on the back end."""
         from tfsteps.engines.kfp import lint  # noqa: PLC0415  one engine is enough
 
-        return lint.problems(text)
+        return lint.lint_messages(text)
 
     def warnings(self, text: str) -> list[str]:
         """Return what may fail on the back end."""

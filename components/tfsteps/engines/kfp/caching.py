@@ -11,7 +11,7 @@ FINGERPRINT = "FINGERPRINT"
 """The variable of a cached training step whose value changes with its program and its data."""
 
 
-def problems(call: Call, known: dict[str, Any], unknown: list[str]) -> Iterator[str]:
+def lint_messages(call: Call, known: dict[str, Any], unknown: list[str]) -> Iterator[str]:
     """Yield why a step of tfsteps must not be taken from the cache.
 
     Only `train` may be: its outputs are the whole result. What decides it must then be in its inputs, because the key

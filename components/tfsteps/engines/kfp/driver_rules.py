@@ -10,7 +10,18 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tfsteps.engines.kfp.argument import ARGUMENT
-from tfsteps.engines.kfp.graph import INPUT, STRING, UNKNOWN, Call, Node, Value, filled_in, kind, parameters, short
+from tfsteps.engines.kfp.graph import (
+    INPUT,
+    STRING,
+    UNKNOWN,
+    Call,
+    InputSource,
+    Node,
+    filled_in,
+    kind,
+    parameters,
+    short,
+)
 
 AFTER_FAILURES = "ALL_UPSTREAM_TASKS_COMPLETED"
 STUBS = frozenset({"argostub/createpvc", "argostub/deletepvc"})
@@ -25,7 +36,7 @@ _BREAKS = "a double quote, a backslash or a line break"
 _BY_FILE = "let a task write the list or mapping, and pass its output"
 
 
-def problems(call: Call) -> Iterator[str]:
+def lint_messages(call: Call) -> Iterator[str]:
     """Yield a sentence for each thing in a task that fails or goes wrong on the back end."""
     yield from _types(call)
     yield from _missing(call)
@@ -158,12 +169,12 @@ def _arguments(call: Call) -> Iterator[str]:
             )
 
 
-def _filled(call: Call) -> Iterator[tuple[str, Value, Any]]:
+def _filled(call: Call) -> Iterator[tuple[str, InputSource, Any]]:
     """Yield what is filled into the constants of a task: the name of the input that gets it, what, and the constant."""
     for name, source in call.task.get("inputs", {}).get("parameters", {}).items():
         constant = source.get("runtimeValue", {}).get("constant")
         for inner in filled_in(constant):
-            yield name, call.inputs.get(inner, Value())._replace(origin=short(inner)), constant
+            yield name, call.inputs.get(inner, InputSource())._replace(origin=short(inner)), constant
 
 
 def _filled_in(call: Call) -> Iterator[str]:

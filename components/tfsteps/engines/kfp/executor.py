@@ -21,7 +21,7 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _LOCAL_RUN = re.compile(r"(.+)-\d{4}(?:-\d\d){5}-\d{6}")  # the folder that kfp.local makes for a run
 
 
-class Artifact(msgspec.Struct, kw_only=True, rename="camel"):
+class ExecutorArtifact(msgspec.Struct, kw_only=True, rename="camel"):
     """An input or output artifact.
 
     Attributes:
@@ -46,10 +46,10 @@ class Artifact(msgspec.Struct, kw_only=True, rename="camel"):
 
 
 class _Artifacts(msgspec.Struct):
-    artifacts: list[Artifact] = []
+    artifacts: list[ExecutorArtifact] = []
 
     @property
-    def first(self) -> Artifact | None:
+    def first(self) -> ExecutorArtifact | None:
         return self.artifacts[0] if self.artifacts else None
 
 
@@ -107,11 +107,11 @@ class ExecutorInput(msgspec.Struct):
 
         return partial_job(self.parameters.get("task_config"))
 
-    def artifact(self, name: str) -> Artifact | None:
+    def artifact(self, name: str) -> ExecutorArtifact | None:
         """Return an input artifact; None if it is not set."""
         return self.inputs.artifacts.get(name, _Artifacts()).first
 
-    def output(self, name: str) -> Artifact | None:
+    def output(self, name: str) -> ExecutorArtifact | None:
         """Return an output artifact; None if the task does not declare it."""
         return self.outputs.artifacts.get(name, _Artifacts()).first
 
@@ -171,7 +171,7 @@ class ExecutorInput(msgspec.Struct):
 
 
 def _place(folders: tuple[str, ...]) -> tuple[str, str, str]:
-    """Return (pipeline, run, task) from the folders of the output file; what cannot be told is empty, never the task.
+    """Return (pipeline, run, task) from the folders of the output file; what is not known is empty, never the task.
 
     The back end makes `.../<pipeline>/<run id>/<task>/<uuid>`, kfp.local `.../<pipeline>-<time>/<task>`, with more
     folders for loop iterations and nested pipelines.

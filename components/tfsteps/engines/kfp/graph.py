@@ -23,7 +23,7 @@ _KEY = re.compile(r"""parseJson\(string_value\)\[(["'])(.+)\1\]""")
 """The expression that selects a key of a loop's item."""
 
 
-class Value(NamedTuple):
+class InputSource(NamedTuple):
     """What an input receives.
 
     Attributes:
@@ -64,9 +64,9 @@ class Call(NamedTuple):
     component: Node
     executor: Node
     executor_label: str
-    inputs: Mapping[str, Value]
+    inputs: Mapping[str, InputSource]
     siblings: Mapping[str, Node]
-    graph: Mapping[str, Value]
+    graph: Mapping[str, InputSource]
     artifacts: Mapping[str, tuple[str, str]]
 
     @property
@@ -103,13 +103,15 @@ def calls(spec: Node, arguments: Mapping[str, Any] | None = None, supply: Supply
     yield from _calls(spec, spec["root"], values, {}, (), supply=supply)
 
 
-def _argument(name: str, declared: Node, arguments: Mapping[str, Any] | None) -> Value:
+def _argument(name: str, declared: Node, arguments: Mapping[str, Any] | None) -> InputSource:
     """Return what the pipeline's own input receives."""
     value = UNKNOWN if arguments is None else arguments.get(name, declared.get("defaultValue", UNKNOWN))
     optional = name if left_out(declared) and value is UNKNOWN else ""
     if "[[" in str(value):  # such as [[ScheduledTime]], which back ends replace in the arguments of some runs
         value = UNKNOWN
-    return Value(declared["parameterType"], value, optional=optional, origin=f"the pipeline's {name!r}", name=name)
+    return InputSource(
+        declared["parameterType"], value, optional=optional, origin=f"the pipeline's {name!r}", name=name
+    )
 
 
 def parameters(component: Node) -> Mapping[str, Node]:
@@ -153,7 +155,7 @@ def kind(value: Any) -> str:
 def _calls(
     spec: Node,
     graph: Node,
-    arguments: Mapping[str, Value],
+    arguments: Mapping[str, InputSource],
     given: Mapping[str, tuple[str, str]],
     outer: tuple[tuple[str, str], ...],
     *,
@@ -204,18 +206,18 @@ def _writer(
 
 
 def _value(
-    source: Node, inputs: Mapping[str, Value], tasks: Mapping[str, Node], spec: Node, supply: Supply | None
-) -> Value:
+    source: Node, inputs: Mapping[str, InputSource], tasks: Mapping[str, Node], spec: Node, supply: Supply | None
+) -> InputSource:
     """Return what a task's input receives."""
     match source:
         case {"runtimeValue": {"constant": str(text)}} if "{{$" in text:
-            return Value(STRING, origin="a placeholder")
+            return InputSource(STRING, origin="a placeholder")
         case {"runtimeValue": {"constant": constant}}:
             if "{{$" in str(constant):
-                return Value(kind(constant), template=constant, origin="a constant")
-            return Value(kind(constant), constant, origin="a constant")
+                return InputSource(kind(constant), template=constant, origin="a constant")
+            return InputSource(kind(constant), constant, origin="a constant")
         case {"componentInputParameter": name}:
-            value = inputs.get(name, Value())
+            value = inputs.get(name, InputSource())
             selector = source.get("parameterExpressionSelector")
             return value if selector is None else _selected(value, selector, supply)
         case {"taskOutputParameter": {"producerTask": producer, "outputParameterKey": key}}:
@@ -225,19 +227,19 @@ def _value(
             type_ = "LIST" if looped else declared.get("parameterType", "")
             name = f"{producer}.{key}"
             constant = supply(name, type_) if supply else UNKNOWN
-            return Value(type_, constant, origin=f"{producer}'s output {key!r}", name=name)
+            return InputSource(type_, constant, origin=f"{producer}'s output {key!r}", name=name)
         case _:
-            return Value()
+            return InputSource()
 
 
-def _selected(value: Value, selector: str, supply: Supply | None) -> Value:
+def _selected(value: InputSource, selector: str, supply: Supply | None) -> InputSource:
     """Return what an expression selects of a value: JSON of a type that only the run knows."""
     key = _KEY.fullmatch(selector)
     item = value.constant if supply and key and isinstance(value.constant, Mapping) else {}
-    return Value(constant=item.get(key and key[2], UNKNOWN), optional=value.optional, name=value.name)
+    return InputSource(constant=item.get(key and key[2], UNKNOWN), optional=value.optional, name=value.name)
 
 
-def _within(call: Call, supply: Supply | None) -> Mapping[str, Value]:
+def _within(call: Call, supply: Supply | None) -> Mapping[str, InputSource]:
     """Return the inputs of a graph as the tasks in it see them, of the types that it declares."""
     seen = {}
     item = call.task.get("parameterIterator", {}).get("itemInput")
@@ -245,13 +247,13 @@ def _within(call: Call, supply: Supply | None) -> Mapping[str, Value]:
         if name == item:
             of_loop = f"{call.name.rpartition('/')[2]}.item"
             constant = supply(of_loop, declared["parameterType"]) if supply else UNKNOWN
-            value = Value(constant=constant, origin=f"an item of the loop {call.name}", name=of_loop)
+            value = InputSource(constant=constant, origin=f"an item of the loop {call.name}", name=of_loop)
         elif name in call.inputs:
             value = call.inputs[name] if declared.get("isOptional") else call.inputs[name]._replace(optional="")
         elif "defaultValue" in declared:
-            value = Value(constant=declared["defaultValue"], origin="a default")
+            value = InputSource(constant=declared["defaultValue"], origin="a default")
         else:
-            value = Value(optional=name if left_out(declared) else "")
+            value = InputSource(optional=name if left_out(declared) else "")
         # whether it runs may depend on the same values
         if "condition" in call.task.get("triggerPolicy", {}) and not supply:
             value = value._replace(constant=UNKNOWN)

@@ -16,7 +16,7 @@ _TASK_UUID = "{{$.pipeline_task_uuid}}"
 _METADATA = re.compile(r"\{\{\$\.\w+\.artifacts\['[^']+'\]\.metadata")
 
 
-def problems(compiled: str, arguments: Mapping[str, Any] | None = None) -> list[str]:
+def lint_messages(compiled: str, arguments: Mapping[str, Any] | None = None) -> list[str]:
     """Return a sentence for each thing that fails on the back end: where it is, what goes wrong, what to do.
 
     Args:
@@ -37,11 +37,11 @@ def problems(compiled: str, arguments: Mapping[str, Any] | None = None) -> list[
     for call in calls(spec, arguments):
         rules = (
             _task(call.task),
-            artifact_rules.problems(call),
-            driver_rules.problems(call),
+            artifact_rules.lint_messages(call),
+            driver_rules.lint_messages(call),
             driver_rules.hookless(call, spec),
-            caching.problems(call, *step_rules.step_inputs(call)),
-            step_rules.problems(call, settings.get(call.executor_label, {})),
+            caching.lint_messages(call, *step_rules.step_inputs(call)),
+            step_rules.lint_messages(call, settings.get(call.executor_label, {})),
             _not_handed_on(call, settings.get(call.executor_label, {})),
         )
         sentences += [f"task {call.name}: {sentence}" for rule in rules for sentence in rule]
@@ -64,7 +64,7 @@ def local_problems(compiled: str, arguments: Mapping[str, Any] | None = None) ->
     return [
         f"task {call.name}: {sentence}"
         for call in calls(spec, arguments)
-        for sentence in (*driver_rules.everywhere(call), *step_rules.problems(call, {}))
+        for sentence in (*driver_rules.everywhere(call), *step_rules.lint_messages(call, {}))
     ]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from tfsteps.engines.kfp.store_config import CONFIG_MAP, SecretRef, Settings, StoreError, settings, split
+from tfsteps.engines.kfp.store_config import CONFIG_MAP, SecretRef, StoreError, StoreSettings, settings, split
 from tfsteps.kube import access
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
@@ -84,7 +84,7 @@ def _open(uri: str) -> Any:
     )
 
 
-def _s3(api: Api, how: Settings) -> dict[str, str]:
+def _s3(api: Api, how: StoreSettings) -> dict[str, str]:
     """Return obstore's configuration of a bucket of S3; what is left out the environment has."""
     path_style = how.force_path_style is not False
     config = {"virtual_hosted_style_request": str(not path_style).lower(), "endpoint": how.url, "region": how.region}
@@ -95,7 +95,7 @@ def _s3(api: Api, how: Settings) -> dict[str, str]:
     return {name: value for name, value in config.items() if value}
 
 
-def _google(api: Api, how: Settings) -> dict[str, str]:
+def _google(api: Api, how: StoreSettings) -> dict[str, str]:
     ref = how.secret
     return {"service_account_key": _value(ref, _data(api, _SECRETS, ref.secret_name), ref.token_key)} if ref else {}
 

@@ -61,7 +61,7 @@ _UNREACHED = {
 }
 
 
-def problems(call: Call, settings: Node) -> Iterator[str]:
+def lint_messages(call: Call, settings: Node) -> Iterator[str]:
     """Yield a sentence for each constant that the step refuses, and each required one that is missing.
 
     Args:
@@ -193,7 +193,7 @@ def _of_job(inputs: Mapping[str, Any], settings: Mapping[str, Any]) -> list[Prob
     except SpecError as error:
         return error.problems
     system = inputs.get("system", "auto")
-    return registry.get(system).problems(job) if system in registry.available() else []
+    return registry.get(system).spec_problems(job) if system in registry.available() else []
 
 
 def _of_run(inputs: Mapping[str, Any]) -> list[Problem] | None:
@@ -230,5 +230,5 @@ def _of_cluster(inputs: Mapping[str, Any]) -> list[Problem] | None:
         job = _job(inputs)
     except SpecError:
         return None  # no such job is made: `problems` reports them, or the run sets what is missing
-    first, *others = [registry.get(name).problems(job) for name in registry.on_kubernetes()]
+    first, *others = [registry.get(name).spec_problems(job) for name in registry.on_kubernetes()]
     return [problem for problem in first if all(problem in other for other in others)]

@@ -44,7 +44,7 @@ class _Credentials(msgspec.Struct, frozen=True, kw_only=True, rename=_squeezed):
     secret_ref: SecretRef | None = None
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=_squeezed):
+class StoreSettings(msgspec.Struct, frozen=True, kw_only=True, rename=_squeezed):
     """How a bucket is reached.
 
     Attributes:
@@ -76,17 +76,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=_squeezed):
         return f"{'http' if self.disable_ssl else 'https'}://{self.endpoint}"
 
 
-class _Override(Settings, frozen=True, kw_only=True, rename=_squeezed):
+class _Override(StoreSettings, frozen=True, kw_only=True, rename=_squeezed):
     bucket_name: str
     key_prefix: str = ""
 
 
 class _Provider(msgspec.Struct, frozen=True):
-    default: Settings | None = None
+    default: StoreSettings | None = None
     overrides: list[_Override] = []
 
 
-_OWN = Settings(
+_OWN = StoreSettings(
     region="minio",
     disable_ssl=True,
     credentials=_Credentials(
@@ -102,7 +102,7 @@ def split(uri: str) -> tuple[str, str, str]:
     return (scheme, bucket, key) if scheme in SCHEMES and key else ("", "", "")
 
 
-def settings(uri: str, config: Mapping[str, str], own_endpoint: str) -> Settings:
+def settings(uri: str, config: Mapping[str, str], own_endpoint: str) -> StoreSettings:
     """Return how the bucket of an artifact is reached.
 
     Args:
@@ -116,7 +116,7 @@ def settings(uri: str, config: Mapping[str, str], own_endpoint: str) -> Settings
     scheme, bucket, key = split(uri)
     provider = _provider(scheme, config.get(_PROVIDERS, ""))
     if provider.default is None and not provider.overrides:
-        return msgspec.structs.replace(_OWN, endpoint=own_endpoint) if scheme == "minio" else Settings()
+        return msgspec.structs.replace(_OWN, endpoint=own_endpoint) if scheme == "minio" else StoreSettings()
     if provider.default is None:
         raise StoreError(f"ConfigMap {CONFIG_MAP} has no default for {scheme}")
     applied = provider.default
@@ -139,9 +139,9 @@ def _provider(scheme: str, text: str) -> _Provider:
         raise StoreError(f"`{_PROVIDERS}` of ConfigMap {CONFIG_MAP} cannot be read: {error}") from error
 
 
-def _merged(default: Settings, override: _Override) -> Settings:
+def _merged(default: StoreSettings, override: _Override) -> StoreSettings:
     """Return the default with what the override sets; its credentials count even where it has none."""
-    changes = {name: getattr(override, name) for name in Settings.__struct_fields__}
+    changes = {name: getattr(override, name) for name in StoreSettings.__struct_fields__}
     overrides = {name: value for name, value in changes.items() if value not in (None, "")}
     return msgspec.structs.replace(default, **{**overrides, "credentials": override.credentials})
 

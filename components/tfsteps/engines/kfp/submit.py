@@ -55,7 +55,7 @@ def submit(submission: Submission) -> int:
     """
     now = time.time()
     arguments = _arguments(submission, now)
-    if problems := lint.problems(submission.compiled.text, arguments["params"]):
+    if problems := lint.lint_messages(submission.compiled.text, arguments["params"]):
         raise LintError(submission.compiled.source, problems)
     if submission.dry_run:
         print_yaml([arguments])
@@ -155,8 +155,8 @@ def _take_over(client: Any, run: Any, before: Sequence[Any]) -> None:
     if before:
         again = f"tfsteps schedules resume {run.recurring_run_id}"
         say(f"recurring run {run.recurring_run_id} starts paused; if this is interrupted: `{again}`")
-        for each in before:
-            client.disable_recurring_run(each.recurring_run_id)
+        for item in before:
+            client.disable_recurring_run(item.recurring_run_id)
         client.enable_recurring_run(run.recurring_run_id)
 
 
@@ -252,7 +252,7 @@ def fire_times(submission: Submission, now: float) -> Iterator[int]:
     assert when is not None
     if fix := timezones.fix(server_timezone):
         raise CommandError(f"--server-timezone {server_timezone!r} {timezones.WRONG}. {fix}")
-    if problems := kubeflow.problems(when, now, server_timezone):
+    if problems := kubeflow.schedule_problems(when, now, server_timezone):
         raise SpecError(problems, "schedule")
     if when.concurrency == "allow" and when.max_active_runs is None:
         warn(f"Kubeflow Pipelines runs at most {kubeflow.MOST_AT_ONCE} runs of a schedule at once")

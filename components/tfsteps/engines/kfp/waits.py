@@ -35,13 +35,13 @@ class _Task(msgspec.Struct, frozen=True):
 def find_wait(workflow: Mapping[str, Any], call: Mapping[str, Any]) -> Wait | None:
     """Return the wait whose driver a task of a DAG is; None = it is no driver, or that of another component."""
     name = str(call["name"])
-    given = {each["name"]: str(each.get("value", "")) for each in (call.get("arguments") or {}).get("parameters") or []}
+    given = {item["name"]: str(item.get("value", "")) for item in (call.get("arguments") or {}).get("parameters") or []}
     if not name.endswith(_DRIVER) or "container" not in given:
         return None
     container = given["container"]
     if (shared := _ARGUMENT.fullmatch(container)) is not None:
         listed = ((workflow.get("spec") or {}).get("arguments") or {}).get("parameters") or []
-        container = next((str(each.get("value", "")) for each in listed if each["name"] == shared[1]), PROGRAM)
+        container = next((str(item.get("value", "")) for item in listed if item["name"] == shared[1]), PROGRAM)
     if PROGRAM not in container:
         return None
     try:

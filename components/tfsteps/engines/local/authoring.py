@@ -8,7 +8,7 @@ class LocalAuthoring(Authoring):
 
     macro_fix = "a local run does not replace it. Write the value"
 
-    def problems(self, text: str) -> list[str]:
+    def lint_messages(self, text: str) -> list[str]:
         """Return what fails on this machine."""
         from tfsteps.engines.kfp import lint  # noqa: PLC0415  one engine is enough
 

@@ -22,8 +22,8 @@ from tfsteps.launcher.signals import on_termination
 from tfsteps.runs import store
 from tfsteps.runs.events import State
 from tfsteps.runs.identity import new_run_id
-from tfsteps.runs.pipeline_record import PipelineRecord, StepRecord, Submission
-from tfsteps.tensorboard.process import TensorBoard, TensorBoardError
+from tfsteps.runs.pipeline_record import LocalSubmission, PipelineRecord, StepRecord
+from tfsteps.tensorboard.process import TensorBoardError, TensorBoardProcess
 from tfsteps.text import streams
 
 _TENSORBOARD_STEP = "tfsteps.steps.tensorboard.launcher"
@@ -63,7 +63,7 @@ def run_here(
     # the folder is private, as the inputs of steps may hold secrets; locked, the run is not removed
     with contextlib.suppress(KeyboardInterrupt), store.locked(root):
         text = compiled_text(pipeline)
-        submission = Submission(
+        submission = LocalSubmission(
             pipeline=text, arguments=dict(arguments), images=sorted(images), folder=os.fspath(folder)
         )
         try:
@@ -171,13 +171,13 @@ def _results(record: PipelineRecord) -> list[str]:
 
 
 @contextlib.contextmanager
-def _tensorboard(run_id: str) -> Iterator[TensorBoard | None]:
+def _tensorboard(run_id: str) -> Iterator[TensorBoardProcess | None]:
     """Yield a TensorBoard for all jobs of the run; None, with a warning, if it cannot be started."""
 
     def failed(error: TensorBoardError) -> None:
         warn(f"{error}; the pipeline runs without it")
 
-    board = TensorBoard(store.run_folder(run_id), on_failure=failed)
+    board = TensorBoardProcess(store.run_folder(run_id), on_failure=failed)
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(board)
@@ -194,7 +194,7 @@ def _forget_tensorboard(run_id: str) -> None:
         forget_tensorboard(attempt)
 
 
-def _keep(board: TensorBoard) -> None:
+def _keep(board: TensorBoardProcess) -> None:
     """Keep TensorBoard running until a signal arrives."""
     signals: list[bool] = []
     with on_termination(lambda: signals.append(True)):

@@ -17,7 +17,7 @@ from kfp.local import utils
 from tfsteps.engines.kfp.executor import RUN_ID, ExecutorInput
 from tfsteps.engines.local.preload import can_fork
 from tfsteps.engines.local.sdk_patches import patched, problem
-from tfsteps.engines.local.step import Process
+from tfsteps.engines.local.step import StepProcess
 from tfsteps.engines.local.step_output import StepObserver, StepOutput, View
 from tfsteps.image import IMAGE
 from tfsteps.launcher.exit_codes import ExitCode
@@ -27,7 +27,7 @@ from tfsteps.runs import store
 from tfsteps.runs.events import State
 from tfsteps.runs.identity import Identity, name_problem, new_run_id
 from tfsteps.runs.pipeline_record import StepRecord
-from tfsteps.runs.store import Attempt
+from tfsteps.runs.store import AttemptFolder
 from tfsteps.systems.base import LaunchError
 from tfsteps.systems.local import finalizer
 from tfsteps.systems.local.guard import Guard
@@ -95,7 +95,7 @@ def run(
     say = say or Printer().say
     with _jobs(run_id, say), PipelineLock() as lock, Guard() as guard:
         variables = {**(env or {}), **lock.env, RUN_ID: run_id}
-        start = functools.partial(Process, cwd=cwd or pathlib.Path.cwd(), guard=guard)
+        start = functools.partial(StepProcess, cwd=cwd or pathlib.Path.cwd(), guard=guard)
         steps = _Steps(variables, start, pathlib.Path(pipeline_root), View(observer, say), record or (lambda _: None))
         try:
             with patched(steps.run, pipeline_root, say), on_termination(steps.stop):
@@ -120,7 +120,7 @@ def _jobs(run_id: str, say: Callable[[str], None]) -> Iterator[None]:
             say(f"warning: {error}")
 
 
-def _alive(run_id: str) -> list[Attempt]:
+def _alive(run_id: str) -> list[AttemptFolder]:
     return [attempt for attempt in store.attempts(run_id) if attempt.alive().yes]
 
 
@@ -134,14 +134,14 @@ class _Steps:
     def __init__(
         self,
         env: Mapping[str, str],
-        start: Callable[[list[str], Mapping[str, str]], Process],
+        start: Callable[[list[str], Mapping[str, str]], StepProcess],
         folder: pathlib.Path,
         view: View,
         record: Callable[[Sequence[StepRecord]], None],
     ) -> None:
         self.tries: list[StepRecord] = []
         self._env, self._start, self._folder, self._view, self._record = env, start, folder, view, record
-        self._running: set[Process] = set()
+        self._running: set[StepProcess] = set()
         self._starting = 0
         self._stopped = False
         self._ours: set[str] = set()  # names of the steps of tfsteps, whose exit codes have a meaning
@@ -156,7 +156,7 @@ class _Steps:
             output = StepOutput(self._attempt(task), step.name, self._folder / step.log, self._view)
             for lines in process.lines():
                 with self._lock:
-                    output.see(lines)
+                    output.add_lines(lines)
             code = process.wait()
         output_file = pathlib.Path(task.outputs.output_file)
         if code == 0 and not output_file.exists():
@@ -210,7 +210,7 @@ class _Steps:
         return None
 
     @contextlib.contextmanager
-    def _process(self, command: list[str], env: Mapping[str, str]) -> Iterator[Process]:
+    def _process(self, command: list[str], env: Mapping[str, str]) -> Iterator[StepProcess]:
         if self._stopped:
             raise _Stopped
         self._starting += 1  # from now on a signal waits until there is a process to forward it to
@@ -230,7 +230,7 @@ class _Steps:
         finally:
             self._running.discard(process)
 
-    def _attempt(self, task: ExecutorInput) -> Attempt:
+    def _attempt(self, task: ExecutorInput) -> AttemptFolder:
         """Return the attempt at a job that a step makes or waits for; it need not exist."""
         match task.parameters.get("job"):
             case {"run": str(run), "task": str(name), "attempt": int(attempt)}:  # a `wait` step, for this job
@@ -240,7 +240,7 @@ class _Steps:
                 identity = msgspec.structs.replace(
                     first_attempt, attempt=store.next_attempt(first_attempt.run, first_attempt.task)
                 )
-        return Attempt.of(identity)
+        return AttemptFolder.of(identity)
 
 
 # --- kfp.local

@@ -69,7 +69,7 @@ def _beyond_single_tasks(spec: Any) -> Iterator[str]:
     tasks, executors = spec.root.dag.tasks.values(), spec.deployment_spec["executors"].values()
     if any(component.HasField("dag") for component in spec.components.values()):
         yield "conditions, loops, exit handlers and inner pipelines"
-    if any("container" in each and "env" in each["container"] for each in executors):
+    if any("container" in executor and "env" in executor["container"] for executor in executors):
         yield "environment variables of tasks"
     if any(task.retry_policy.max_retry_count for task in tasks):
         yield "retries"

@@ -73,7 +73,7 @@ class Spawned:
             os.kill(self._popen.pid, number)
 
 
-class Process:
+class StepProcess:
     """A running step. `lines` reads its output, `wait` its end; it is killed if its pipeline is killed."""
 
     def __init__(self, command: Sequence[str], env: Mapping[str, str], cwd: pathlib.Path, guard: Guard) -> None:

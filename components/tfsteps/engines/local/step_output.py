@@ -10,14 +10,14 @@ import msgspec
 
 from tfsteps.launcher.log_limit import log_limit
 from tfsteps.launcher.log_writer import LogWriter
-from tfsteps.runs.events import LogLines, Replica, one_line
+from tfsteps.runs.events import LogLines, ReplicaName, one_line
 from tfsteps.runs.pipeline_record import STEP
 from tfsteps.runs.status import Status
-from tfsteps.runs.store import Attempt, make_private
+from tfsteps.runs.store import AttemptFolder, make_private
 from tfsteps.spec import RoleName
 from tfsteps.text.tracebacks import raised
 
-_SOURCE = Replica(cast("RoleName", STEP.partition("-")[0]), 0)
+_SOURCE = ReplicaName(cast("RoleName", STEP.partition("-")[0]), 0)
 _REPLICA_LINE = re.compile(rb"\[(chief|worker|ps|evaluator)-(\d+)/?([^\]]*)\] (.*)", re.DOTALL)
 _EXECUTOR_LINE = re.compile(
     rb"\[KFP Executor [^\]]* INFO\]: "
@@ -52,7 +52,7 @@ class View(msgspec.Struct, frozen=True):
 class StepOutput:
     """Saves and shows the output of one try of a step."""
 
-    def __init__(self, attempt: Attempt, task: str, log: pathlib.Path, view: View) -> None:
+    def __init__(self, attempt: AttemptFolder, task: str, log: pathlib.Path, view: View) -> None:
         """Create the file.
 
         Args:
@@ -71,7 +71,7 @@ class StepOutput:
         except OSError as error:
             view.say(f"warning: the output of {task} is not saved: {error}")
 
-    def see(self, lines: list[bytes]) -> None:
+    def add_lines(self, lines: list[bytes]) -> None:
         """Save and show lines, and show the status of the step's job if it has changed."""
         own = []
         for line in self._without_executor(lines):
@@ -87,7 +87,7 @@ class StepOutput:
 
     def close(self) -> str:
         """Close the file, and return the exception that the step's output ends with; empty = none."""
-        self.see([])
+        self.add_lines([])
         if not self._log:
             return ""
         self._log.close()
@@ -97,7 +97,7 @@ class StepOutput:
 
     def _show_replica(self, line: bytes, match: re.Match[bytes]) -> None:
         if self._view.observer:
-            replica = Replica(cast("RoleName", match[1].decode()), int(match[2]))
+            replica = ReplicaName(cast("RoleName", match[1].decode()), int(match[2]))
             self._view.observer.lines(one_line(time.time(), replica, match[4], match[3].decode()), self._task)
         else:
             self._view.say(f"[{self._task}/{_decoded(line[1:])}")

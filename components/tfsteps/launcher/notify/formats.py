@@ -59,7 +59,7 @@ def _slack(notification: Notification) -> bytes:
     seconds = notification.total_seconds
     after = f" after {format_duration(round(seconds))}" if seconds is not None and notification.ended else ""
     name = escaped(notification.name, _NAME)
-    section = _fitting([f"{_EMOJI[notification.event]} *{name}* {words}{state}{after}", *_details(notification)])
+    section = _truncated([f"{_EMOJI[notification.event]} *{name}* {words}{state}{after}", *_details(notification)])
     fields = {
         "pipeline": notification.pipeline if notification.scope == "job" else "",
         "run": notification.run,
@@ -101,7 +101,7 @@ def _sentence(notification: Notification) -> str:
     return notification.failure.summary if notification.failure else notification.message
 
 
-def _fitting(lines: list[str]) -> str:
+def _truncated(lines: list[str]) -> str:
     """Return as many of the lines as fit in a section; none is cut, because a cut entity or link is not valid."""
     text = ""
     for line in lines:

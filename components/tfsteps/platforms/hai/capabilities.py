@@ -1,4 +1,4 @@
-"""What HAI Platform can do of what a job may ask for."""
+"""Features of HAI Platform."""
 
 from collections.abc import Mapping
 
@@ -20,7 +20,7 @@ def _other_images(job: TrainingJob) -> list[Use]:
 CAPABILITIES: Mapping[str, Capability] = {
     "chief": done("rank 0; the wrapper makes roles of ranks"),
     "worker": done("a rank each, which is a whole node"),
-    "ps": done("a rank each; the wrapper ends them when the deciding replica is done"),
+    "ps": done("a rank each; the wrapper ends them when the decisive replica is done"),
     "evaluator": done("the last rank, outside TF_CONFIG's cluster"),
     "entrypoint": refused("HAI does not run an image's entrypoint", "Add `command: [python, train.py]`"),
     "code": refused(

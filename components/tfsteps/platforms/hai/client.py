@@ -88,7 +88,7 @@ class _Log(msgspec.Struct):
     error: str | None = msgspec.field(name="error_msg", default=None)
 
 
-class RefusedError(ApiError):
+class RequestRefusedError(ApiError):
     """The platform refused the request: HTTP 200 with `success` 0."""
 
 
@@ -244,7 +244,7 @@ class Client(HttpClient):
             wrong, answer = error, {}
         reason = translated(hidden(str(answer.get("msg") or answer.get("detail") or ""))[:_SHOWN])
         if response.status == 200 and "success" in answer:
-            raise RefusedError(reason or "it does not say why", 200)
+            raise RequestRefusedError(reason or "it does not say why", 200)
         if response.status in (401, 403):
             hint = f"; check the token in {TOKEN}, and the address in {SERVER}"
             about_token = not reason.startswith(_NO_TASK)
@@ -262,7 +262,7 @@ class Client(HttpClient):
     def _newest_task(ask: Callable[..., dict[str, Any]], selector: Mapping[str, str]) -> Task | None:
         try:
             return dict(ask("/query/task", selector, check=an_answer(_Queried))["result"]["task"])
-        except RefusedError as error:
+        except RequestRefusedError as error:
             if _NO_MATCH in str(error):
                 return None
             raise

@@ -9,7 +9,7 @@ from tfsteps.answer import NO, YES, Answer, known, unknown
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.http_client import StopFlag
 from tfsteps.platforms.hai import schema
-from tfsteps.platforms.hai.client import Client, RefusedError, Task
+from tfsteps.platforms.hai.client import Client, RequestRefusedError, Task
 from tfsteps.platforms.hai.groups import Groups
 from tfsteps.systems.base import LaunchError
 
@@ -129,7 +129,7 @@ class Creation:
         options = {**self._body["options"], "tags": [*self._body["options"]["tags"], f"{schema.CREATED}={now:.3f}"]}
         try:
             task = self._client.create_task({**self._body, "options": options})
-        except RefusedError:
+        except RequestRefusedError:
             if other := self._existing(self._client):
                 return other
             raise

@@ -18,8 +18,18 @@ from tfsteps.kube.http_client import PATIENCE_SECONDS
 from tfsteps.platforms.hai.client import Client
 from tfsteps.platforms.hai.logs import LATE_SECONDS, Ask, Entry, RankLog, Seen, event_time, gaps
 from tfsteps.platforms.hai.schema import PAUSED, labels
-from tfsteps.platforms.hai.tracker import Tracker
-from tfsteps.runs.events import TICK_SECONDS, Event, JobChanged, LogLines, PartialLine, Replica, State, Tick, one_line
+from tfsteps.platforms.hai.tracker import ChainTracker
+from tfsteps.runs.events import (
+    TICK_SECONDS,
+    Event,
+    JobChanged,
+    LogLines,
+    PartialLine,
+    ReplicaName,
+    State,
+    Tick,
+    one_line,
+)
 from tfsteps.spec import format_duration
 from tfsteps.systems.base import Cause, LaunchError
 from tfsteps.systems.kubernetes.job_kind import Verdict
@@ -84,7 +94,7 @@ class HaiJob:
     def __init__(
         self,
         client: Client,
-        replicas: Sequence[Replica],
+        replicas: Sequence[ReplicaName],
         *,
         name: str,
         chain_id: str,
@@ -111,7 +121,7 @@ class HaiJob:
         self._replicas = replicas
         self._logs = [RankLog() for _ in self._replicas]
         self._late = LATE_SECONDS
-        self._tracker = Tracker(self._replicas)
+        self._tracker = ChainTracker(self._replicas)
         self._task: Mapping[str, Any] | None = None
         self._gone_since: float | None = None  # since when the platform reports no such task
         self._tick_due = 0.0
@@ -164,10 +174,10 @@ class HaiJob:
             if time.monotonic() >= self._tick_due:
                 self._tick_due = time.monotonic() + TICK_SECONDS
                 yield Tick(time.time(), visible=not self._away)
-        if not self._stop.hurried:
+        if not self._stop.repeated:
             yield from self._drain()
         yield from self._tracker.ended(self._task, time.time())
-        if self._tracker.last().state in _WITH_MESSAGES and not self._stop.hurried:
+        if self._tracker.last().state in _WITH_MESSAGES and not self._stop.repeated:
             self._read_messages()
         yield self._tracker.last()
 
@@ -270,7 +280,7 @@ class HaiJob:
         if log.rest and log.rest != before:
             yield PartialLine.of(time.time(), replica, log.rest)
 
-    def _lines(self, replica: Replica, entries: Sequence[Entry]) -> Iterator[Event]:
+    def _lines(self, replica: ReplicaName, entries: Sequence[Entry]) -> Iterator[Event]:
         now = time.time()
         for _, group in itertools.groupby(entries, lambda entry: isinstance(entry[1], bytes)):
             batch = list(group)
@@ -314,7 +324,7 @@ class HaiJob:
         for _ in range(_LAST_READS):
             new_events = list(self._read_log(rank, ask, whole=True))
             yield from new_events
-            if not new_events or self._stop.hurried:
+            if not new_events or self._stop.repeated:
                 return
         yield self._gap(rank, f"there was more after {_LAST_READS} answers of HAI since the end of the task")
 

@@ -15,7 +15,7 @@ from tfsteps.kube.credentials import AccessError
 from tfsteps.kube.errors import ApiError, Stopped
 from tfsteps.kube.http_client import StopFlag
 from tfsteps.platforms.hai import access, rules, schema
-from tfsteps.platforms.hai.client import Client, RefusedError, Task
+from tfsteps.platforms.hai.client import Client, RequestRefusedError, Task
 from tfsteps.platforms.hai.creation import Creation
 from tfsteps.platforms.hai.job import HaiJob
 from tfsteps.platforms.hai.runs import stop_task
@@ -25,7 +25,7 @@ from tfsteps.runs.events import State, replicas_of
 from tfsteps.runs.identity import ATTEMPT, RUN_ID, Identity, label_value
 from tfsteps.runs.output_paths import OutputPaths, join
 from tfsteps.spec import Problem, TrainingJob, is_uri
-from tfsteps.systems.base import REPORT_SECONDS, LaunchError, Note, OnEnd, Scope, StoppedError
+from tfsteps.systems.base import REPORT_SECONDS, JobNote, LaunchError, OnEnd, Scope, StoppedError
 from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
 from tfsteps.systems.pipeline import FindPipeline, PipelineContext, next_attempt
 
@@ -72,9 +72,9 @@ class HaiSystem:
         reported = state is State.CANCELLED or schema.REPORTED in schema.labels(tasks[last])
         return next_attempt(last, state, self._pipeline, reported=reported)
 
-    def problems(self, job: TrainingJob) -> list[Problem]:
+    def spec_problems(self, job: TrainingJob) -> list[Problem]:
         """Return what HAI does not support. `start` asks the platform itself."""
-        return rules.problems(job)
+        return rules.spec_problems(job)
 
     def warnings(self, job: TrainingJob) -> list[str]:
         """Return a sentence for each field of `job` that has no effect on HAI."""
@@ -106,7 +106,7 @@ class HaiSystem:
         creation = Creation(self._client, self._rendered(job, identity, places), identity.run)
         try:
             task = self._obtained(creation)
-        except RefusedError as error:
+        except RequestRefusedError as error:
             raise LaunchError(f"HAI did not take the task: {error}", retryable=False) from error
         except ApiError as error:
             made = "the task was not created" if creation.absent else "whether the task exists is not known"
@@ -149,18 +149,18 @@ class HaiSystem:
         ranks = replicas_of(job.roles.items())
         return HaiJob(self._client, ranks, name=name, chain_id=uid, created=created, host=self._host)
 
-    def note(self, job: TrainingJob, name: str, uid: str, note: Note) -> None:  # noqa: ARG002
+    def note(self, job: TrainingJob, name: str, uid: str, note: JobNote) -> None:  # noqa: ARG002
         """Tag the task."""
-        if note is Note.FOLLOWED and not self._step:
+        if note is JobNote.FOLLOWED and not self._step:
             return
-        client = self._client.copy(REPORT_SECONDS) if note is Note.REPORTED else self._client
+        client = self._client.copy(REPORT_SECONDS) if note is JobNote.REPORTED else self._client
         try:
-            if note is Note.FOLLOWED:
+            if note is JobNote.FOLLOWED:
                 before = client.query(chain_id=uid) or {}
                 for old in (schema.launcher_tag(schema.launcher(before)), schema.DETACHED):
                     if old in (before.get("tags") or []):
                         client.tag(uid, old, on=False)
-            tags = {Note.DETACHED: schema.DETACHED, Note.REPORTED: schema.REPORTED}
+            tags = {JobNote.DETACHED: schema.DETACHED, JobNote.REPORTED: schema.REPORTED}
             client.tag(uid, tags.get(note) or schema.launcher_tag(self._step), on=True)
         except ApiError as error:
             raise LaunchError(f"task {name} could not be tagged as {note}: {error}", retryable=True) from error
@@ -230,7 +230,7 @@ class HaiSystem:
             if PAUSED in schema.labels(task) and self._until_ended(task) is State.SUSPENDED:
                 try:
                     self._client.resume(task["chain_id"])
-                except RefusedError as error:
+                except RequestRefusedError as error:
                     if verdict(self._client.query(chain_id=task["chain_id"]) or task).state is State.SUSPENDED:
                         raise LaunchError(f"{task['nb_name']} is paused: {error}", retryable=False) from error
                 self._client.tag(task["chain_id"], PAUSED, on=False)

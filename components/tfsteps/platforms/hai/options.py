@@ -106,7 +106,7 @@ class HaiOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         record_git_revision: Note the workspace's git revision.
         profile: What the platform's profiler is to do, in its own form.
         grace: Seconds between SIGTERM and SIGKILL when a program is ended because the job goes on without it, or anew.
-        finish: Seconds that evaluators and mirrored workers get to end by themselves once the deciding replica has
+        finish: Seconds that evaluators and mirrored workers get to end by themselves once the decisive replica has
             succeeded; parameter servers never do, and are ended at once.
         sigterm_delay: Seconds from the notice of a suspension, the file TFSTEPS_SUSPEND_FILE, to SIGTERM; the platform
             ends the ranks 10 seconds after the notice.

@@ -23,11 +23,11 @@ _GROUP = re.compile(r"[^\s#]+(#[^\s#]+)?")
 _RESERVED = {"ssh", "jupyter"}  # services of the platform itself
 
 
-def problems(job: TrainingJob) -> list[Problem]:
+def spec_problems(job: TrainingJob) -> list[Problem]:
     """Return what HAI does not support. For an environment variable that HAI sets, return only that problem."""
     environment = list(_environment(job))
     reported = {problem.path for problem in environment}
-    unsupported = [entry for entry in capabilities.problems(job, CAPABILITIES) if entry.path not in reported]
+    unsupported = [entry for entry in capabilities.spec_problems(job, CAPABILITIES) if entry.path not in reported]
     return [
         *unsupported,
         *_job(job),

@@ -15,7 +15,7 @@ from tfsteps.platforms.hai import schema
 from tfsteps.platforms.hai.client import Client, Task
 from tfsteps.platforms.hai.job import HaiJob
 from tfsteps.platforms.hai.verdict import verdict
-from tfsteps.runs.events import Event, Replica, ReplicaState, State
+from tfsteps.runs.events import Event, ReplicaName, ReplicaState, State
 from tfsteps.runs.identity import ATTEMPT, PREFIX, RUN_ID, TASK, Identity, label_value
 from tfsteps.runs.status import ReplicaStatus, Status
 
@@ -32,7 +32,7 @@ _POD_STATES = {
 }
 
 
-class Plan(msgspec.Struct, frozen=True):
+class TaskPlan(msgspec.Struct, frozen=True):
     """The parts of a task's plan for its ranks that commands need.
 
     Attributes:
@@ -40,18 +40,18 @@ class Plan(msgspec.Struct, frozen=True):
         env: The variables that all ranks share.
     """
 
-    replicas: Sequence[Replica]
+    replicas: Sequence[ReplicaName]
     env: Mapping[str, str]
 
     @classmethod
-    def of(cls, task: Task) -> "Plan | None":
+    def of(cls, task: Task) -> "TaskPlan | None":
         """Return the plan in a task's schema; None if tfsteps did not create the task."""
         try:
             plan = json.loads(shlex.split(schema.environments(task)[schema.PLAN])[0])
             counts = [int(role["replicas"]) for role in plan["roles"].values()]
             if min(counts, default=0) < 0 or sum(counts) > _LONGEST_PLAN:
                 return None
-            ranks = [Replica(name, i) for name, role in plan["roles"].items() for i in range(role["replicas"])]
+            ranks = [ReplicaName(name, i) for name, role in plan["roles"].items() for i in range(role["replicas"])]
             return cls(ranks, {str(name): str(value) for name, value in plan["env"].items()})
         except (KeyError, TypeError, ValueError, IndexError, AttributeError):
             return None
@@ -61,13 +61,13 @@ class HaiRun(msgspec.Struct, frozen=True):
     """A snapshot of one task; `task` is the newest of its chain."""
 
     task: Task
-    plan: Plan
+    plan: TaskPlan
     status: Status
 
     @classmethod
     def of(cls, task: Task) -> "HaiRun | None":
         """Return the snapshot of a task; None if tfsteps did not create it. ValueError or KeyError if it is broken."""
-        plan = Plan.of(task)
+        plan = TaskPlan.of(task)
         return cls(task, plan, _status(task, plan, time.time())) if plan else None
 
     @property
@@ -173,7 +173,7 @@ def stop_task(client: Client, task: Task) -> None:
     client.tag(task["chain_id"], schema.STOPPED, on=True)
 
 
-def _status(task: Task, plan: Plan, now: float) -> Status:
+def _status(task: Task, plan: TaskPlan, now: float) -> Status:
     """Return the status of a task from the list of tasks; its ranks' logs have more details."""
     current, env = verdict(task), plan.env
     replicas = [ReplicaStatus(role=replica.role, index=replica.index) for replica in plan.replicas]

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from tfsteps.platforms.hai.verdict import requeued, verdict
-from tfsteps.runs.events import Event, JobChanged, Replica, ReplicaChanged, ReplicaState, State
+from tfsteps.runs.events import Event, JobChanged, ReplicaChanged, ReplicaName, ReplicaState, State
 from tfsteps.systems.kubernetes.job_kind import Verdict
 
 _UP = {ReplicaState.PENDING, ReplicaState.RUNNING}
@@ -34,7 +34,7 @@ class _Rank(msgspec.Struct):
     task: str = ""
 
 
-class Tracker:
+class ChainTracker:
     """Follows one chain.
 
     Attributes:
@@ -42,7 +42,7 @@ class Tracker:
         final: The end of the job, once it is known.
     """
 
-    def __init__(self, replicas: Sequence[Replica]) -> None:
+    def __init__(self, replicas: Sequence[ReplicaName]) -> None:
         """Start without a known state. `replicas` are the replicas of the ranks, in order."""
         self.stopping: Verdict | None = None
         self.final: JobChanged | None = None
@@ -101,7 +101,7 @@ class Tracker:
             return
         if self.stopping and end.state in (State.CANCELLED, State.LOST):
             end = self.stopping
-        culprit = self._culprit(task) if end.reason in _BY_A_RANK else None
+        culprit = self._first_failed(task) if end.reason in _BY_A_RANK else None
         self.final = JobChanged(at=now, state=end.state, reason=end.reason, message=end.message, replica=culprit)
 
     def last(self) -> JobChanged:
@@ -121,7 +121,7 @@ class Tracker:
                 return msgspec.structs.replace(self.final, reason="ReplicaFailed", message=message, replica=culprit)
         return self.final
 
-    def _culprit(self, task: Mapping[str, Any] | None) -> Replica | None:
+    def _first_failed(self, task: Mapping[str, Any] | None) -> ReplicaName | None:
         """Return the replica whose pod failed; None = none. HAI also marks pods without an exit code as failed."""
         ranks = list(self._ranks)
         pods = [pod for pod in (task or {}).get("_pods_") or [] if str(pod.get("status", "")).startswith("failed")]
@@ -138,7 +138,7 @@ class Tracker:
 
     # --- the ranks
 
-    def report(self, replica: Replica, what: Mapping[str, Any], now: float) -> Iterator[Event]:
+    def report(self, replica: ReplicaName, what: Mapping[str, Any], now: float) -> Iterator[Event]:
         """Yield what follows from a report of a rank's agent. Those of earlier tasks of the chain change no state."""
         rank, event = self._ranks[replica], what.get("event")
         if event == "begun":
@@ -151,7 +151,7 @@ class Tracker:
             yield from self._reported(replica, what, now)
             yield from self.state(now)
 
-    def _reported(self, replica: Replica, what: Mapping[str, Any], now: float) -> Iterator[Event]:
+    def _reported(self, replica: ReplicaName, what: Mapping[str, Any], now: float) -> Iterator[Event]:
         rank = self._ranks[replica]
         match what.get("event"):
             case "begun":
@@ -189,11 +189,11 @@ class Tracker:
             elif shown is not None:
                 yield from self._show(replica, ReplicaState.STOPPED, now)
 
-    def incarnation(self, replica: Replica) -> int:
+    def incarnation(self, replica: ReplicaName) -> int:
         """Return the incarnation of a replica whose output is read now."""
         return max(self._ranks[replica].incarnation, 0)
 
-    def _withdrawn(self, replica: Replica, now: float) -> Iterator[Event]:
+    def _withdrawn(self, replica: ReplicaName, now: float) -> Iterator[Event]:
         """Yield that the platform took a rank's node away. A program that failed before did not end the job."""
         shown = self._ranks[replica].shown
         if shown and (shown.state in _UP or shown.state is ReplicaState.FAILED):
@@ -201,7 +201,7 @@ class Tracker:
             yield from self._show(replica, ReplicaState.STOPPED, now, known)
 
     def _show(
-        self, replica: Replica, state: ReplicaState, now: float, report: Mapping[str, Any] | None = None
+        self, replica: ReplicaName, state: ReplicaState, now: float, report: Mapping[str, Any] | None = None
     ) -> Iterator[Event]:
         rank, report = self._ranks[replica], report or {}
         change = ReplicaChanged(

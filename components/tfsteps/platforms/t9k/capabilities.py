@@ -1,4 +1,4 @@
-"""What a TensorFlowTrainingJob of T9k can do of what a job may ask for."""
+"""Features of a TensorFlowTrainingJob of T9k."""
 
 from collections.abc import Mapping
 
@@ -22,7 +22,7 @@ CAPABILITIES: Mapping[str, Capability] = {
     "success_chief": native("chief 0, or worker 0, decides"),
     "success_all_workers": refused(
         "chief 0, or worker 0, alone decides on a TensorFlowTrainingJob",
-        "Write `success: chief`, and let the deciding replica wait for the others",
+        "Write `success: chief`, and let the decisive replica wait for the others",
     ),
     "tf_config": native("set by the platform; for a single replica this is not documented"),
     "queue": native("scheduler.t9kScheduler.queue"),

@@ -18,7 +18,7 @@ _WITHOUT_EVALUATOR = f"""$(printf %s "$TF_CONFIG" | sed -e 's/{_HOSTS}, *//' -e 
 _OVER_TIME = "MaxDurationExceeded"  # the platform's reason when a queue's maxDuration has passed
 
 
-def problems(job: TrainingJob, options: T9kOptions) -> list[Problem]:
+def spec_problems(job: TrainingJob, options: T9kOptions) -> list[Problem]:
     """Return which roles of the options the job does not have."""
     have = [name for name, _ in job.roles.items()]
     named = {

@@ -24,7 +24,7 @@ def of_job(item: Mapping[str, Any]) -> TensorBoardLink | None:
     return TensorBoardLink(resource=BOARDS, name=name, note=note)
 
 
-def problems(job: TrainingJob, options: T9kOptions) -> list[Problem]:
+def spec_problems(job: TrainingJob, options: T9kOptions) -> list[Problem]:
     """Return why a TensorBoard would have nothing to show."""
     folder = _output_dir(job)
     if not job.tensorboard or _elsewhere(options) or _claim(job, folder) or _bucket(options, folder):

@@ -12,7 +12,7 @@ from tfsteps.kube.resource import Resource
 from tfsteps.platforms.t9k import run_mode, tensorboard_link
 from tfsteps.platforms.t9k.capabilities import CAPABILITIES
 from tfsteps.platforms.t9k.options import T9kOptions
-from tfsteps.runs.events import Replica, State
+from tfsteps.runs.events import ReplicaName, State
 from tfsteps.runs.identity import PREFIX, Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import ROLES, Problem, ResolvedRole, Role, RoleName, TrainingJob, options_of
@@ -71,14 +71,14 @@ class TensorFlowTrainingJob(BaseJobKind):
         by_shell = {"TFSTEPS_INDEX"} if any(role.replicas > 1 for _, role in job.roles.items()) else ()
         return [
             *_scheduling(job),
-            *tensorboard_link.problems(job, options),
-            *run_mode.problems(job, options),
+            *tensorboard_link.spec_problems(job, options),
+            *run_mode.spec_problems(job, options),
             *uncorrected(job),
             *unexpanded(job, by_shell),
         ]
 
     def differences(self, job: TrainingJob) -> list[str]:
-        """Return what is different here, and whose replicas cannot be told their index."""
+        """Return the differences here, and the roles without an index variable."""
         sentences = []
         if any(restart_policy(role) == "ExitCode" for role in job.resolved_roles().values()):
             sentences.append(
@@ -144,13 +144,13 @@ class TensorFlowTrainingJob(BaseJobKind):
         """Return the label selector of the pods of the job called `name`."""
         return f"{_JOB}={name}"
 
-    def replica(self, meta: Mapping[str, Any], replicas: Sequence[Replica]) -> Replica | None:
+    def replica(self, meta: Mapping[str, Any], replicas: Sequence[ReplicaName]) -> ReplicaName | None:
         """Return which replica a pod is: its role is a label of ours, its index the end of its name."""
         role = (meta.get("labels") or {}).get(ROLE_LABEL, "")
         name = f"{role}-{meta['name'].rpartition('-')[2]}"
         return next((replica for replica in replicas if str(replica) == name), None)
 
-    def replica_ends(self, item: Mapping[str, Any], replicas: Sequence[Replica]) -> Iterator[ReplicaEnd]:
+    def replica_ends(self, item: Mapping[str, Any], replicas: Sequence[ReplicaName]) -> Iterator[ReplicaEnd]:
         """Yield the ends in `status.tasks`: the platform deletes the pods of an ended job as `clean_up` says."""
         names = {str(replica): replica for replica in replicas}
         for role, entry, restarts in _reported(item):
@@ -237,7 +237,7 @@ def _grouped(job: TrainingJob) -> bool:
 
 def _scheduling(job: TrainingJob) -> list[Problem]:
     """Return what the platform's scheduler does not support, or only with a queue."""
-    problems = [] if job.queue else gang.problems(job)
+    problems = [] if job.queue else gang.spec_problems(job)
     if job.priority is not None and not job.queue:
         wrong = "orders the jobs of a queue, and the job is in none"
         problems.append(

@@ -1,4 +1,4 @@
-"""What a TfJob of the API v1alpha1 can do of what a job may ask for."""
+"""Features of a TfJob of the API v1alpha1."""
 
 from collections.abc import Mapping
 
@@ -55,6 +55,6 @@ CAPABILITIES: Mapping[str, Capability] = {
     "on_end": done("the Kubernetes Jobs that still run are suspended: the operator ends none; the rest as anywhere"),
     "pause": done("the replicas' Kubernetes Jobs are suspended; not with `api: kubeflow.org`"),
     "created_suspended": refused("a TfJob starts at once", _USE_ANOTHER),
-    "tensorboard": native("spec.tensorboard, of all volumes of the deciding replica"),
+    "tensorboard": native("spec.tensorboard, of all volumes of the decisive replica"),
     "labels": native("on the TfJob and its pods; RuntimeId, which all other names are made of, is set by us"),
 }

@@ -11,7 +11,7 @@ _PATH = ("systems", "tfjob-v1alpha1")
 _JOB_LIMIT = 6  # restarts of one replica: the default of a Kubernetes Job, which the operator does not change
 
 
-def problems(job: TrainingJob, options: TfJobOptions) -> list[Problem]:
+def spec_problems(job: TrainingJob, options: TfJobOptions) -> list[Problem]:
     """Return a problem for each value and combination that a TfJob cannot have."""
     shifted = {"TFSTEPS_INDEX"} if any(part.first for part in layout.parts(job, options.api)) else set()
     by_shell = unexpanded(job, shifted if keeps_operators_tf_config(job) else {"TF_CONFIG", "TFSTEPS_INDEX"})

@@ -8,7 +8,7 @@ from tfsteps.runs.identity import Identity
 from tfsteps.runs.location import Location
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import Options, Problem, TrainingJob, options_of
-from tfsteps.systems.base import Handle, Note, OnEnd, Scope
+from tfsteps.systems.base import Handle, JobNote, OnEnd, Scope
 from tfsteps.systems.kubernetes.system import KubernetesSystem
 from tfsteps.systems.pipeline import FindPipeline
 
@@ -42,9 +42,9 @@ class TfJobSystem:
         """Return which attempt to make, or to go on with; earlier ones may have been of the other API."""
         return max(system.attempt(run, task) for system in self._systems.values())
 
-    def problems(self, job: TrainingJob) -> list[Problem]:
+    def spec_problems(self, job: TrainingJob) -> list[Problem]:
         """Return what a TfJob cannot do."""
-        return self._of(job).problems(job)
+        return self._of(job).spec_problems(job)
 
     def warnings(self, job: TrainingJob) -> list[str]:
         """Return what is different in a TfJob, and whether the job's results would be lost with its pods."""
@@ -62,7 +62,7 @@ class TfJobSystem:
         """Create the job, or adopt it, as any on Kubernetes."""
         return self._of(job).start(job, identity, places)
 
-    def note(self, job: TrainingJob, name: str, uid: str, note: Note) -> None:
+    def note(self, job: TrainingJob, name: str, uid: str, note: JobNote) -> None:
         """Annotate the job object."""
         self._of(job).note(job, name, uid, note)
 

@@ -13,7 +13,7 @@ from tfsteps.platforms.tfjob_v1alpha1.capabilities import CAPABILITIES
 from tfsteps.platforms.tfjob_v1alpha1.layout import Api
 from tfsteps.platforms.tfjob_v1alpha1.options import TfJobOptions
 from tfsteps.platforms.tfjob_v1alpha1.templates import Context
-from tfsteps.runs.events import Replica, State
+from tfsteps.runs.events import ReplicaName, State
 from tfsteps.runs.identity import PREFIX, Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import ROLES, Problem, RoleName, TrainingJob, options_of
@@ -64,11 +64,14 @@ class TfJob(BaseJobKind):
         unlabelled = options.default_ps or options.api == "kubeflow.org"
         return [*needed, Permission("patch", PODS)] if unlabelled else needed
 
-    def problems(self, job: TrainingJob) -> list[Problem]:
+    def spec_problems(self, job: TrainingJob) -> list[Problem]:
         """Return what a TfJob does not support; the operator's own parameter servers need no image."""
         options = options_of(job, self.name, TfJobOptions)
         free = ("roles", "ps", "image") if options.default_ps else None
-        return [*(problem for problem in super().problems(job) if problem.path != free), *checks.problems(job, options)]
+        return [
+            *(problem for problem in super().spec_problems(job) if problem.path != free),
+            *checks.spec_problems(job, options),
+        ]
 
     def differences(self, job: TrainingJob) -> list[str]:
         """Return what is different in a TfJob."""
@@ -118,22 +121,22 @@ class TfJob(BaseJobKind):
         """Return the label selector of the pods of the job called `name`."""
         return f"{templates.OWN}={name}"
 
-    def replica(self, meta: Mapping[str, Any], replicas: Sequence[Replica]) -> Replica | None:
+    def replica(self, meta: Mapping[str, Any], replicas: Sequence[ReplicaName]) -> ReplicaName | None:
         """Return which replica a pod is, by the operator's labels; only an evaluator's pod has none of them.
 
         Default parameter servers, and all pods of tf-operator 0.1.0, have no label of ours.
         """
         labels = meta.get("labels") or {}
         kind, task = labels.get("job_type", ""), labels.get("task_index", "0")
-        has_chief = Replica("chief", 0) in replicas
+        has_chief = ReplicaName("chief", 0) in replicas
         by_type = "worker" if kind == "MASTER" and not has_chief else _ROLES.get(kind, "")
         role = labels.get(ROLE_LABEL) or by_type
         if role not in ROLES or not task.isdigit():
             return None
         after_master = kind == "WORKER" and self.api == "tensorflow.org" and not has_chief
-        return Replica(role, int(task) + after_master)
+        return ReplicaName(role, int(task) + after_master)
 
-    def pod_labels(self, item: Mapping[str, Any], replica: Replica) -> dict[str, str]:
+    def pod_labels(self, item: Mapping[str, Any], replica: ReplicaName) -> dict[str, str]:
         """Return the labels of the run for the pods to which the operator does not copy them."""
         return {**(item["metadata"].get("labels") or {}), ROLE_LABEL: replica.role}
 

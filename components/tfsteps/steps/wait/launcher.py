@@ -11,12 +11,12 @@ from tfsteps.launcher.lifecycle import first_status, resume
 from tfsteps.launcher.printer import Printer
 from tfsteps.launcher.signals import ignore_termination
 from tfsteps.runs.status import Status
-from tfsteps.runs.store import Attempt
+from tfsteps.runs.store import AttemptFolder
 from tfsteps.spec import Problem, SpecError, TrainingJob
 from tfsteps.steps import job_step, program
 from tfsteps.steps.job_step import SOURCE, JobOutput
 from tfsteps.steps.program import StepResult
-from tfsteps.systems.base import LaunchError, Note, System
+from tfsteps.systems.base import JobNote, LaunchError, System
 from tfsteps.text import streams
 
 
@@ -57,14 +57,14 @@ def _ended(launched: JobOutput, job: TrainingJob, system: System, printer: Print
     if not system.outlives_launcher:
         from tfsteps.launcher import background  # noqa: PLC0415  pods start faster without it
 
-        return background.follow(Attempt.of(launched.identity), [printer])
+        return background.follow(AttemptFolder.of(launched.identity), [printer])
     identity = launched.identity
     paths = system.places(job, identity, pathlib.Path.cwd())
     first = first_status(job, identity, system, paths, job_step.tensorboard_url())
     first.job, first.uid, first.namespace = launched.name, launched.uid, launched.namespace
     first.created = launched.created
     try:
-        system.note(job, first.job, first.uid, Note.FOLLOWED)
+        system.note(job, first.job, first.uid, JobNote.FOLLOWED)
     except LaunchError as error:
         first.warnings.append(f"A finalizer after the launch step may stop this job: {error}")
     return resume(job, first, system, observers=[printer])

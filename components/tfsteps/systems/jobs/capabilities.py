@@ -1,4 +1,4 @@
-"""What plain Kubernetes Jobs can do of what a job may ask for."""
+"""Features of plain Kubernetes Jobs."""
 
 from collections.abc import Mapping
 

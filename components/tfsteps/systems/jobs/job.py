@@ -8,7 +8,7 @@ needed if the success of worker 0 ends the Job of all workers; everything else n
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tfsteps.runs.events import Replica, State
+from tfsteps.runs.events import ReplicaName, State
 from tfsteps.runs.identity import PREFIX, Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import ROLES, Problem, RoleName, TrainingJob, options_of
@@ -57,10 +57,10 @@ class IndexedJobs(BaseJobKind):
 
     def rules(self, job: TrainingJob) -> list[Problem]:
         """Return what is wrong with a gang, or with a queue of several Jobs."""
-        problems = gang.problems(job)
+        problems = gang.spec_problems(job)
         if job.queue and len(job.roles.items()) > 1:
-            wrong = "would let in each role's Job by itself, and those let in would wait for the others"
-            fix = "Remove it, use --system jobset, which is let in as a whole, or give the job one role"
+            wrong = "admits each role's Job separately: the admitted roles would wait for the others"
+            fix = "Remove it, use --system jobset, which is admitted as a whole, or give the job one role"
             problems.append(Problem(path=("queue",), value=job.queue, wrong=wrong, fix=fix))
         return problems
 
@@ -100,7 +100,7 @@ class IndexedJobs(BaseJobKind):
         """Return the label selector of the pods, and of the Jobs, of the job called `name`."""
         return f"{JOB}={name}"
 
-    def replica(self, meta: _Item, _replicas: object) -> Replica | None:
+    def replica(self, meta: _Item, _replicas: object) -> ReplicaName | None:
         """Return which replica a pod is by its labels; None = it is not a replica."""
         return replica_of(meta)
 

@@ -9,7 +9,7 @@ CAPABILITIES: Mapping[str, Capability] = {
     **of_pods("jobset"),
     "chief": native("a replicated job"),
     "worker": native("a replicated job, an index for each worker"),
-    "ps": native("a replicated job; ended with the deciding one"),
+    "ps": native("a replicated job; ended with the decisive one"),
     "evaluator": native("a replicated job, outside TF_CONFIG's cluster"),
     "restart_never": native("backoffLimit 0"),
     "restart_on_failure": native("the pods' restartPolicy; all replicas together by `systems.jobset.restart_together`"),

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from tfsteps.kube.resource import Resource
-from tfsteps.runs.events import Replica, State
+from tfsteps.runs.events import ReplicaName, State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import ROLES, Problem, ResolvedRole, RoleName, TrainingJob, format_duration, options_of
@@ -64,7 +64,7 @@ class JobSet(BaseJobKind):
     def rules(self, job: TrainingJob) -> list[Problem]:
         """Return what is wrong with a gang, and with restarts of all replicas together."""
         options = options_of(job, self.name, JobSetOptions)
-        return [*gang.problems(job), *(_not_together(job) if options.restart_together else [])]
+        return [*gang.spec_problems(job), *(_not_together(job) if options.restart_together else [])]
 
     def render(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> RenderedJob:
         """Return the object that is created, with a PodGroup where the job has a gang."""
@@ -109,7 +109,7 @@ class JobSet(BaseJobKind):
         """Return the label selector of the pods of the job called `name`."""
         return f"{_OWN}={name}"
 
-    def replica(self, meta: Mapping[str, Any], _replicas: Sequence[Replica]) -> Replica | None:
+    def replica(self, meta: Mapping[str, Any], _replicas: Sequence[ReplicaName]) -> ReplicaName | None:
         """Return which replica a pod is by its role and its index in its Job; None = it is not a replica."""
         return indexed_job.replica_of(meta)
 
@@ -159,8 +159,8 @@ def _prioritized(pod: Mapping[str, Any], options: JobSetOptions) -> dict[str, An
 def _policies(job: TrainingJob, options: JobSetOptions) -> dict[str, Any]:
     """Return the policies of the JobSet. The success of the target Jobs ends all others."""
     trainers = [name for name, _ in job.roles.items() if name in _TRAINERS]
-    deciding = trainers if job.success == "all_workers" else [job.decisive_replica[0]]
-    policies: dict[str, Any] = {"successPolicy": {"operator": "All", "targetReplicatedJobs": deciding}}
+    decisive = trainers if job.success == "all_workers" else [job.decisive_replica[0]]
+    policies: dict[str, Any] = {"successPolicy": {"operator": "All", "targetReplicatedJobs": decisive}}
     if failure := _failure_policy(job, options):
         policies["failurePolicy"] = failure
     if job.keep_for is not None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tfsteps.kube.resource import Resource
-from tfsteps.runs.events import Replica, State
+from tfsteps.runs.events import ReplicaName, State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import Problem, ResolvedRole, RoleName, TrainingJob, options_of
@@ -63,7 +63,7 @@ class TFJob(BaseJobKind):
 
     def rules(self, job: TrainingJob) -> list[Problem]:
         """Return the problems of a gang, and a TF_CONFIG that hangs the chief of parameter servers."""
-        return [*gang.problems(job), *uncorrected(job)]
+        return [*gang.spec_problems(job), *uncorrected(job)]
 
     def render(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> RenderedJob:
         """Return the object that is created."""
@@ -115,11 +115,11 @@ class TFJob(BaseJobKind):
         """Return the label selector of the pods of the job called `name`."""
         return f"{_LABEL}job-name={name}"
 
-    def replica(self, meta: Mapping[str, Any], _replicas: Sequence[Replica]) -> Replica | None:
+    def replica(self, meta: Mapping[str, Any], _replicas: Sequence[ReplicaName]) -> ReplicaName | None:
         """Return which replica a pod is by its labels; None = it is not a replica."""
         labels = meta.get("labels") or {}
         role, index = labels.get(f"{_LABEL}replica-type", ""), labels.get(f"{_LABEL}replica-index", "")
-        return Replica(role, int(index)) if role in _TYPES and index.isdigit() else None
+        return ReplicaName(role, int(index)) if role in _TYPES and index.isdigit() else None
 
     # --- pause
 

@@ -31,7 +31,7 @@ _FOLDER = "/tmp/tfsteps-code"  # noqa: S108  of the container, which every user 
 _MOUNT, _FILE = "/tfsteps-code", "code.tar.gz"
 
 
-def problems(job: TrainingJob) -> list[Problem]:
+def spec_problems(job: TrainingJob) -> list[Problem]:
     """Return the roles of a job with code that have no command: an image's entrypoint cannot be preceded."""
     wrong = "is missing: the code is unpacked before a command, and the image's entrypoint is not known"
     return [Problem(path=use.path, wrong=wrong, fix=ADD_COMMAND) for use in no_commands(job)] if job.code else []

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import msgspec
 
 from tfsteps.kube.resource import Resource
-from tfsteps.runs.events import Replica, ReplicaChanged, ReplicaState, State
+from tfsteps.runs.events import ReplicaChanged, ReplicaName, ReplicaState, State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import MOST_REPLICAS, Problem, RoleName, TrainingJob
@@ -89,7 +89,7 @@ class ReplicaEnd(msgspec.Struct, frozen=True, kw_only=True):
         restarts: Number of its restarts; 0 also if not known.
     """
 
-    replica: Replica
+    replica: ReplicaName
     pod: str
     uid: str
     exit_code: int
@@ -185,7 +185,7 @@ class JobKind(Protocol):
     def permissions(self, job: TrainingJob) -> list[Permission]:
         """Return the permissions that a launcher of `job` needs beside those for every kind."""
 
-    def problems(self, job: TrainingJob) -> list[Problem]:
+    def spec_problems(self, job: TrainingJob) -> list[Problem]:
         """Return why `job` cannot be an object of this kind."""
 
     def warnings(self, job: TrainingJob) -> list[str]:
@@ -218,7 +218,7 @@ class JobKind(Protocol):
     def selector(self, name: str) -> str:
         """Return the label selector of the pods of the job called `name`."""
 
-    def replica(self, meta: Mapping[str, Any], replicas: Sequence[Replica]) -> Replica | None:
+    def replica(self, meta: Mapping[str, Any], replicas: Sequence[ReplicaName]) -> ReplicaName | None:
         """Return which replica a pod is; None = it is not a replica.
 
         Args:
@@ -229,7 +229,7 @@ class JobKind(Protocol):
     def restart_limit(self, job: TrainingJob) -> int:
         """Return how many restarts all replicas together may have; the launcher ends a job that has more."""
 
-    def pod_labels(self, item: Mapping[str, Any], replica: Replica) -> dict[str, str]:
+    def pod_labels(self, item: Mapping[str, Any], replica: ReplicaName) -> dict[str, str]:
         """Return the labels that the launcher adds to a replica's pod if the operator does not copy them."""
 
     def other_name(self, item: Mapping[str, Any]) -> str:
@@ -241,7 +241,7 @@ class JobKind(Protocol):
     def tensorboard_link(self, item: Mapping[str, Any]) -> TensorBoardLink | None:
         """Return the TensorBoard that the operator runs for a job; None = none, or not yet."""
 
-    def replica_ends(self, item: Mapping[str, Any], replicas: Sequence[Replica]) -> Iterable[ReplicaEnd]:
+    def replica_ends(self, item: Mapping[str, Any], replicas: Sequence[ReplicaName]) -> Iterable[ReplicaEnd]:
         """Return the ends of replicas that the job object itself names, for those whose pods are gone."""
 
     def stop_stragglers(self, item: Mapping[str, Any]) -> list[ObjectPatch]:
@@ -256,9 +256,9 @@ class BaseJobKind:
     shell: Sequence[str] = ("sh",)
     between: Sequence[Between] = ()
 
-    def problems(self, job: TrainingJob) -> list[Problem]:
+    def spec_problems(self, job: TrainingJob) -> list[Problem]:
         """Return why `job` cannot be an object of this kind."""
-        return [*image_problems(job), *capabilities.problems(job, self.capabilities), *self.rules(job)]
+        return [*image_problems(job), *capabilities.spec_problems(job, self.capabilities), *self.rules(job)]
 
     def warnings(self, job: TrainingJob) -> list[str]:
         """Return a sentence for each thing in `job` that has no effect, or another one, in an object of this kind."""
@@ -296,7 +296,7 @@ class BaseJobKind:
         """Return the job's limit and those of its roles."""
         return job.effective_backoff_limit + sum(role.backoff_limit or 0 for _, role in job.roles.items())
 
-    def pod_labels(self, _item: Mapping[str, Any], _replica: Replica) -> dict[str, str]:
+    def pod_labels(self, _item: Mapping[str, Any], _replica: ReplicaName) -> dict[str, str]:
         """Return nothing: pods have the labels of their template."""
         return {}
 
@@ -308,7 +308,7 @@ class BaseJobKind:
         """Return nothing."""
         return []
 
-    def replica_ends(self, _item: Mapping[str, Any], _replicas: Sequence[Replica]) -> Iterable[ReplicaEnd]:
+    def replica_ends(self, _item: Mapping[str, Any], _replicas: Sequence[ReplicaName]) -> Iterable[ReplicaEnd]:
         """Return nothing: only pods have the ends of replicas."""
         return []
 

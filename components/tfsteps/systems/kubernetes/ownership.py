@@ -38,7 +38,7 @@ class Owners(msgspec.Struct, frozen=True):
     def of(cls, kind: JobKind, job: _Item) -> "Owners":
         """Return what a job object with its DEPENDENTS tells without a look-up."""
         own = {item["metadata"]["uid"] for item in (job, *job.get(DEPENDENTS, ())) if "uid" in item["metadata"]}
-        return cls(frozenset(own), between=frozenset((_group(each.api), each.kind) for each in _resources(kind)))
+        return cls(frozenset(own), between=frozenset((_group(item.api), item.kind) for item in _resources(kind)))
 
     def control(self, meta: _Item) -> Answer:
         """Return whether the job controls a pod with this metadata, directly or through an object that it owns."""
@@ -94,7 +94,7 @@ class OwnerIndex:
         own, new = set[str](), set(owners.own)
         while new:
             own |= new
-            new = {uid for each in new for uid in self._owned.get(each, ())} - own
+            new = {uid for item in new for uid in self._owned.get(item, ())} - own
         return msgspec.structs.replace(
             owners, own=frozenset(own), others=frozenset(self._looked_up - own), why=self._why
         )

@@ -12,7 +12,7 @@ from tfsteps.kube.resource import Resource
 from tfsteps.runs.record_store import NOWHERE, RecordError, RecordSettings
 from tfsteps.runs.store import RECORDS
 from tfsteps.settings import config_map
-from tfsteps.settings.config_map import UnreadableError
+from tfsteps.settings.config_map import SettingsUnreadableError
 
 SECRET = "tfsteps-records"  # noqa: S105
 """As the ConfigMap it holds environment variables; that of the address is in the ConfigMap. It may be left out."""
@@ -42,7 +42,7 @@ def of_namespace(api: Api, namespace: str) -> RecordSettings | None:
         if data.get(RECORDS, "").strip() in NOWHERE:
             return None
         secret = {name: _decoded(name, text) for name, text in _data(api, _SECRETS, namespace, SECRET).items()}
-    except UnreadableError:  # nobody has granted it: the installation keeps no records
+    except SettingsUnreadableError:  # nobody has granted it: the installation keeps no records
         return None
     except (ApiError, Stopped) as error:
         raise RecordError(f"whether namespace {namespace} keeps records is not known: {error}") from error

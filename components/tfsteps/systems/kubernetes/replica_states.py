@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from tfsteps.json_errors import NOT_READABLE
-from tfsteps.runs.events import Replica, ReplicaState
+from tfsteps.runs.events import ReplicaName, ReplicaState
 from tfsteps.runs.identity import PREFIX
 from tfsteps.spec import RoleName
 
@@ -18,7 +18,7 @@ _Ranges = list[tuple[int, int]]
 _Noted = dict[ReplicaState, dict[RoleName, _Ranges]]
 
 
-def annotation(states: Mapping[Replica, ReplicaState]) -> str:
+def annotation(states: Mapping[ReplicaName, ReplicaState]) -> str:
     """Return the value of the annotation."""
     noted: _Noted = {}
     for replica in sorted(states):
@@ -30,7 +30,7 @@ def annotation(states: Mapping[Replica, ReplicaState]) -> str:
     return msgspec.json.encode(noted).decode()
 
 
-def noted_states(item: Mapping[str, Any], replicas: list[Replica]) -> dict[Replica, ReplicaState]:
+def noted_states(item: Mapping[str, Any], replicas: list[ReplicaName]) -> dict[ReplicaName, ReplicaState]:
     """Return what is noted on a job object of its `replicas`; empty if nothing is, or it is not understood.
 
     Anybody may have written it: ranges are in order, as `annotation` writes them, so that nothing is counted twice.
@@ -40,10 +40,10 @@ def noted_states(item: Mapping[str, Any], replicas: list[Replica]) -> dict[Repli
         noted = msgspec.json.decode(text, type=_Noted)
     except NOT_READABLE:
         return {}
-    by_role: dict[RoleName, list[Replica]] = {}
+    by_role: dict[RoleName, list[ReplicaName]] = {}
     for replica in sorted(replicas):
         by_role.setdefault(replica.role, []).append(replica)
-    states: dict[Replica, ReplicaState] = {}
+    states: dict[ReplicaName, ReplicaState] = {}
     for state, roles in noted.items():
         for role, ranges in roles.items():
             end = -1

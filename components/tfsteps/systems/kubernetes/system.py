@@ -21,7 +21,7 @@ from tfsteps.runs.location import Location
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import Options, Problem, TrainingJob, is_uri
 from tfsteps.spec.step_variables import without_step_variables
-from tfsteps.systems.base import REPORT_SECONDS, LaunchError, Note, OnEnd, Scope, StoppedError
+from tfsteps.systems.base import REPORT_SECONDS, JobNote, LaunchError, OnEnd, Scope, StoppedError
 from tfsteps.systems.capabilities import Level
 from tfsteps.systems.kubernetes import code
 from tfsteps.systems.kubernetes.cleanup.retention import (
@@ -125,9 +125,9 @@ class KubernetesSystem:
             return last if self._pipeline else last + 1
         return next_attempt(last, state, self._pipeline, reported=reported)
 
-    def problems(self, job: TrainingJob) -> list[Problem]:
+    def spec_problems(self, job: TrainingJob) -> list[Problem]:
         """Return what the kind does not support. `start` checks the cluster itself."""
-        return [*_output_dir(job), *self._kind.problems(job), *code.problems(job), *gpu_problems(job)]
+        return [*_output_dir(job), *self._kind.spec_problems(job), *code.spec_problems(job), *gpu_problems(job)]
 
     def with_settings(self, job: TrainingJob, options: Options) -> TrainingJob:
         """Return the job with the platform's settings; an earlier launcher's job is recognized by `job`, without them.
@@ -210,15 +210,15 @@ class KubernetesSystem:
         handle.created = created
         return handle
 
-    def note(self, job: TrainingJob, name: str, uid: str, note: Note) -> None:  # noqa: ARG002
+    def note(self, job: TrainingJob, name: str, uid: str, note: JobNote) -> None:  # noqa: ARG002
         """Annotate the job object, if it still exists."""
         noted = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
-        annotations: dict[str, str | None] = {DETACHED: noted} if note is Note.DETACHED else {REPORTED: noted}
-        if note is Note.FOLLOWED:
+        annotations: dict[str, str | None] = {DETACHED: noted} if note is JobNote.DETACHED else {REPORTED: noted}
+        if note is JobNote.FOLLOWED:
             annotations = {DETACHED: None, **({LAUNCHER: self._pipeline.step} if self._pipeline else {})}
         patch = {"metadata": {"uid": uid, "annotations": annotations}}
         try:
-            patience = REPORT_SECONDS if note is Note.REPORTED else None
+            patience = REPORT_SECONDS if note is JobNote.REPORTED else None
             self._api.copy(patience).patch(self._kind.resource, self._where, name, patch)
         except ApiError as error:
             if error.status not in (404, 409):  # it is gone or was replaced

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from tfsteps.runs import store
 from tfsteps.runs.identity import Identity
-from tfsteps.runs.store import Attempt
+from tfsteps.runs.store import AttemptFolder
 from tfsteps.systems.base import LaunchError, Scope
 
 _POLL_SECONDS = 0.05
@@ -25,7 +25,7 @@ def stop(identity: Identity, scope: Scope) -> list[str]:
         LaunchError: A launcher does not end, or cannot be signalled from here.
     """
     parent = _parent(identity.task)
-    jobs: dict[Attempt, str] = {}
+    jobs: dict[AttemptFolder, str] = {}
     for attempt in store.attempts(identity.run):
         alive, status = attempt.alive(), attempt.status()
         if not alive.no and (scope == "run" or _parent(status.identity.task) == parent):
@@ -39,7 +39,7 @@ def stop(identity: Identity, scope: Scope) -> list[str]:
     return list(jobs.values())
 
 
-def until_ended(attempts: Iterable[Attempt]) -> None:
+def until_ended(attempts: Iterable[AttemptFolder]) -> None:
     """Wait until the launchers of `attempts`, on this machine, have ended; signal them again after 30 s.
 
     Raises:

@@ -8,15 +8,15 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tfsteps.runs import code_archive, store
 from tfsteps.runs.code_archive import CodeError
-from tfsteps.runs.events import Replica, replicas_of
+from tfsteps.runs.events import ReplicaName, replicas_of
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.location import Location
 from tfsteps.runs.output_paths import OutputPaths
-from tfsteps.runs.store import Attempt
+from tfsteps.runs.store import AttemptFolder
 from tfsteps.spec import Problem, ResolvedRole, TrainingJob, is_uri, options_of
 from tfsteps.spec.notify import WEBHOOK_PREFIX
 from tfsteps.systems import capabilities
-from tfsteps.systems.base import LaunchError, Note, OnEnd, Scope
+from tfsteps.systems.base import JobNote, LaunchError, OnEnd, Scope
 from tfsteps.systems.capabilities import Capability
 from tfsteps.systems.expansion import escaped, expand_program
 from tfsteps.systems.features import Use, job_and_roles
@@ -30,7 +30,7 @@ _NAME_LIMIT = 63
 _LOOPBACK = "127.0.0.1,localhost"
 
 
-def tf_config(cluster: Mapping[str, Sequence[str]], replica: Replica) -> str:
+def tf_config(cluster: Mapping[str, Sequence[str]], replica: ReplicaName) -> str:
     """Return the value of TF_CONFIG for one replica.
 
     An evaluator gets the cluster, but is not part of it: a parameter-server chief would wait for it for ever.
@@ -55,9 +55,9 @@ class LocalSystem:
         """Return 0 for a task that was never run, else the last attempt plus one."""
         return store.next_attempt(run, task)
 
-    def problems(self, job: TrainingJob) -> list[Problem]:
+    def spec_problems(self, job: TrainingJob) -> list[Problem]:
         """Return a problem for each feature that a local run does not support."""
-        return capabilities.problems(job, self.capabilities)
+        return capabilities.spec_problems(job, self.capabilities)
 
     def warnings(self, job: TrainingJob) -> list[str]:
         """Return a sentence for each reason why fields have no effect on this machine."""
@@ -73,7 +73,7 @@ class LocalSystem:
 
     def places(self, job: TrainingJob, identity: Identity, base_dir: pathlib.Path) -> OutputPaths:
         """Return the folders of an attempt: the run's own if the job names none, or names a folder on a volume."""
-        output = Attempt.of(identity).output
+        output = AttemptFolder.of(identity).output
         mounts = [volume.mount for _, role in job.roles.items() for volume in (*job.volumes, *role.volumes)]
         template = job.output_dir
         if template and not any(pathlib.PurePath(template).is_relative_to(mount) for mount in mounts):
@@ -99,7 +99,7 @@ class LocalSystem:
 
     def commands(
         self, job: TrainingJob, identity: Identity, places: OutputPaths, free_ports: Callable[[int], list[int]]
-    ) -> dict[Replica, Command]:
+    ) -> dict[ReplicaName, Command]:
         """Return the command of each replica.
 
         Args:
@@ -146,10 +146,10 @@ class LocalSystem:
                 pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
         options = options_of(job, "local", LocalOptions)
         name = identity.job_name(job.name, _NAME_LIMIT)
-        attempt = Attempt.of(identity)
+        attempt = AttemptFolder.of(identity)
         return LocalJob(name, job, options, lambda: self.commands(job, identity, places, ports.free_ports), attempt)
 
-    def note(self, job: TrainingJob, name: str, uid: str, note: Note) -> None:
+    def note(self, job: TrainingJob, name: str, uid: str, note: JobNote) -> None:
         """Do nothing: the records on this machine hold the end of a job."""
 
     def attach(self, job: TrainingJob, name: str, uid: str, created: float) -> LocalJob:  # noqa: ARG002
@@ -165,10 +165,10 @@ class LocalSystem:
 
 
 def _code_folder(identity: Identity) -> pathlib.Path:
-    return Attempt.of(identity).folder / "code"
+    return AttemptFolder.of(identity).folder / "code"
 
 
-def _variables(identity: Identity, replica: Replica, places: OutputPaths) -> dict[str, str]:
+def _variables(identity: Identity, replica: ReplicaName, places: OutputPaths) -> dict[str, str]:
     return {
         "TFSTEPS_RUN_ID": identity.run,
         "TFSTEPS_TASK": identity.task,

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterable, Mapping
 
-from tfsteps.runs.events import Replica, ReplicaState
+from tfsteps.runs.events import ReplicaName, ReplicaState
 from tfsteps.spec import TrainingJob
 from tfsteps.systems.local import ports
 from tfsteps.systems.local.options import LocalOptions
@@ -29,7 +29,9 @@ class Joins:
         self._seen = False
         self._began = self._due = time.monotonic()
 
-    def started(self, waiting: Iterable[ReplicaProcess], commands: Mapping[Replica, Command]) -> list[ReplicaProcess]:
+    def started(
+        self, waiting: Iterable[ReplicaProcess], commands: Mapping[ReplicaName, Command]
+    ) -> list[ReplicaProcess]:
         """Return those of `waiting` that are no longer pending: they listen, or need not."""
         watched = _ports(commands) if self._by_port else {}
         expected = {process: watched[process.replica] for process in waiting if process.replica in watched}
@@ -47,7 +49,7 @@ class Joins:
         rest = f"; {len(late) - _NAMED} more do not" if late[_NAMED:] else ""
         return f"{'; '.join(late[:_NAMED])}{rest}; its peers wait for that" if late else ""
 
-    def look(self, running: Iterable[ReplicaProcess], commands: Mapping[Replica, Command]) -> None:
+    def look(self, running: Iterable[ReplicaProcess], commands: Mapping[ReplicaName, Command]) -> None:
         """Look whether any replica listens, or is connected to another, if that is due and was not seen before."""
         expected = _ports(commands)
         if self._seen or not expected or time.monotonic() < self._due:
@@ -75,7 +77,7 @@ class Joins:
         return ports.serving(wanted, reached=self._looks % _REACHED_LOOKS == 0) if wanted else set()
 
 
-def _ports(commands: Mapping[Replica, Command]) -> dict[Replica, int]:
+def _ports(commands: Mapping[ReplicaName, Command]) -> dict[ReplicaName, int]:
     """Return the port of each replica in TF_CONFIG's cluster; empty if there are no two."""
     found = {replica: command.port for replica, command in commands.items() if command.port}
     return found if len(found) > 1 else {}

@@ -12,7 +12,7 @@ class LocalOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     Attributes:
         grace: Seconds between SIGTERM and SIGKILL. TensorFlow swallows SIGTERM under MultiWorkerMirroredStrategy.
-        finish: Seconds that evaluators and mirrored workers get to end by themselves once the deciding replica has
+        finish: Seconds that evaluators and mirrored workers get to end by themselves once the decisive replica has
             succeeded; parameter servers never do, and are ended at once.
         started: When a replica is no longer pending: `port` = it listens on its port of TF_CONFIG, so that
             `deadlines.pending` ends a job in which a peer never joins; `spawn` = its process runs. Empty = `port` where

@@ -12,7 +12,7 @@ import time
 
 import msgspec
 
-from tfsteps.runs.events import Replica
+from tfsteps.runs.events import ReplicaName
 from tfsteps.spec import format_bytes
 from tfsteps.systems.local import sessions
 from tfsteps.systems.local.guard import WRAPPER, Guard
@@ -35,7 +35,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
         port: Its port in TF_CONFIG's cluster; None = it is not in the cluster.
     """
 
-    replica: Replica
+    replica: ReplicaName
     argv: list[str]
     env: dict[str, str]
     cwd: pathlib.Path
@@ -80,7 +80,7 @@ class CannotStartError(Exception):
         super().__init__(f"{command.replica} could not be started: {why}")
 
 
-class Process:
+class LocalProcess:
     """A running replica.
 
     Attributes:

@@ -3,9 +3,9 @@
 import time
 from collections.abc import Iterator
 
-from tfsteps.runs.events import PARTIAL_SECONDS, PartialLine, Replica, ReplicaChanged, ReplicaState
-from tfsteps.runs.last_lines import Tail
-from tfsteps.systems.local.process import Ended, Process
+from tfsteps.runs.events import PARTIAL_SECONDS, PartialLine, ReplicaChanged, ReplicaName, ReplicaState
+from tfsteps.runs.last_lines import LastLines
+from tfsteps.systems.local.process import Ended, LocalProcess
 
 UP = (ReplicaState.PENDING, ReplicaState.RUNNING)
 
@@ -25,14 +25,14 @@ class ReplicaProcess:
         tail: Its last lines.
     """
 
-    def __init__(self, replica: Replica, number: int, process: Process) -> None:
+    def __init__(self, replica: ReplicaName, number: int, process: LocalProcess) -> None:
         """Take over a process that has just been started."""
         self.replica, self.number, self.process = replica, number, process
         self.state = ReplicaState.PENDING
         self.reason = ""
         self.stop_asked = self.output_read = False
         self.ended: Ended | None = None
-        self.tail = Tail()
+        self.tail = LastLines()
         self._partial_due = 0.0  # when its unfinished line may be shown again, by the monotonic clock
 
     def change(self) -> ReplicaChanged:

@@ -23,13 +23,13 @@ from tfsteps.runs.events import (
     Event,
     JobChanged,
     LogLines,
-    Replica,
+    ReplicaName,
     ReplicaState,
     State,
     Tick,
     replicas_of,
 )
-from tfsteps.runs.store import Attempt
+from tfsteps.runs.store import AttemptFolder
 from tfsteps.spec import TrainingJob
 from tfsteps.systems.base import Cause
 from tfsteps.systems.local import stacks
@@ -37,7 +37,7 @@ from tfsteps.systems.local.guard import Guard
 from tfsteps.systems.local.joins import Joins
 from tfsteps.systems.local.options import LocalOptions
 from tfsteps.systems.local.output import Collector, Source
-from tfsteps.systems.local.process import CannotStartError, Command, Process
+from tfsteps.systems.local.process import CannotStartError, Command, LocalProcess
 from tfsteps.systems.local.replica_process import UP, ReplicaProcess
 from tfsteps.systems.local.usage import UsageMeter
 from tfsteps.systems.restart_policy import RestartPolicy, restart_rules
@@ -69,8 +69,8 @@ class LocalJob:
         name: str,
         job: TrainingJob,
         options: LocalOptions,
-        commands: Callable[[], dict[Replica, Command]],
-        attempt: Attempt,
+        commands: Callable[[], dict[ReplicaName, Command]],
+        attempt: AttemptFolder,
     ) -> None:
         """Prepare. `commands` is called again for new ports; the folder of `attempt` is for waiting output."""
         self.name, self.uid, self.created = name, str(uuid.uuid4()), time.time()
@@ -182,8 +182,8 @@ class _RunningJob:
         self,
         job: TrainingJob,
         options: LocalOptions,
-        commands: Callable[[], dict[Replica, Command]],
-        attempt: Attempt,
+        commands: Callable[[], dict[ReplicaName, Command]],
+        attempt: AttemptFolder,
         guard: Guard,
     ) -> None:
         """Choose the ports, and collect output; no process is started yet."""
@@ -191,8 +191,8 @@ class _RunningJob:
         self._options, self._make_commands, self._guard = options, commands, guard
         self.commands = commands()
         self.loop = _Loop()
-        self.latest: dict[Replica, ReplicaProcess] = {}
-        self._running: dict[Replica, ReplicaProcess] = {}
+        self.latest: dict[ReplicaName, ReplicaProcess] = {}
+        self._running: dict[ReplicaName, ReplicaProcess] = {}
         self._queue: collections.deque[Event] = collections.deque()
         self._last_state = (State.UNKNOWN, "", "")
         self._joins, self._usage = Joins(job, options), UsageMeter(job)
@@ -321,13 +321,13 @@ class _RunningJob:
 
     # --- for the phase
 
-    def spawn(self, replicas: Iterable[Replica], *, new_ports: bool = False) -> None:
+    def spawn(self, replicas: Iterable[ReplicaName], *, new_ports: bool = False) -> None:
         """Start a process of each replica; none of them runs."""
         if new_ports:
             self.commands = self._make_commands()
         for replica in replicas:
             try:
-                process = Process(self.commands[replica], self._guard)
+                process = LocalProcess(self.commands[replica], self._guard)
             except CannotStartError as error:
                 self.fail("StartFailed" if error.passing else "CannotStart", str(error), replica)
                 return
@@ -354,7 +354,7 @@ class _RunningJob:
             self.end(replica for replica in self.running if replica.replica.role in ("ps", "worker"))
         self.loop.after(self._options.finish, lambda: self.end(self.running))
 
-    def fail(self, reason: str, message: str, replica: Replica) -> None:
+    def fail(self, reason: str, message: str, replica: ReplicaName) -> None:
         """End all replicas: the job has failed because of one."""
         self.phase = JobChanged(at=0, state=State.FAILED, reason=reason, message=f"{message}.", replica=replica)
         self.end(self.running)
@@ -379,7 +379,7 @@ class _RunningJob:
 class _Restart(NamedTuple):
     """Replicas that start again `delay` seconds after the last of them has ended."""
 
-    replicas: frozenset[Replica]
+    replicas: frozenset[ReplicaName]
     delay: float
     new_ports: bool
 
@@ -437,11 +437,11 @@ class _Active:
             self._job.fail(decision.reason, decision.message, replica.replica)
         elif decision.action == "restart":
             useless = f", which does not help against {error.exception}" if no_restart_helps(error.exception) else ""
-            members = frozenset(Replica(*member) for member in decision.members)
+            members = frozenset(ReplicaName(*member) for member in decision.members)
             mirrored = self._job.job.effective_strategy == "multi_worker_mirrored"
             self._restart(members, decision.delay, decision.message + useless, new_ports=mirrored)
 
-    def _restart(self, replicas: frozenset[Replica], delay: float, why: str, *, new_ports: bool) -> None:
+    def _restart(self, replicas: frozenset[ReplicaName], delay: float, why: str, *, new_ports: bool) -> None:
         self._restarts = [restart for restart in self._restarts if not restart.replicas <= replicas]
         self._restarts.append(_Restart(replicas, delay, new_ports))
         self._job.tell(State.RESTARTING, message=f"{why}.")

@@ -12,7 +12,7 @@ import msgspec
 
 from tfsteps.kube.logs import PODS
 from tfsteps.kube.resource import Resource
-from tfsteps.runs.events import Replica, State
+from tfsteps.runs.events import ReplicaName, State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import Problem, RoleName, TrainingJob, dotted, options_of
@@ -67,7 +67,7 @@ class TrainJob(BaseJobKind):
 
     def rules(self, job: TrainingJob) -> Iterable[Problem]:
         """Return why values of the job are not possible in a TrainJob."""
-        return checks.problems(job)
+        return checks.spec_problems(job)
 
     def differences(self, job: TrainingJob) -> list[str]:
         """Return what does not reach the pods."""
@@ -161,7 +161,7 @@ class TrainJob(BaseJobKind):
         """Return the label selector of the pods of the job called `name`: its JobSet has that name, too."""
         return f"{_OWN}={name}"
 
-    def replica(self, meta: Mapping[str, Any], replicas: Sequence[Replica]) -> Replica | None:
+    def replica(self, meta: Mapping[str, Any], replicas: Sequence[ReplicaName]) -> ReplicaName | None:
         """Return which replica a pod is by its rank; None = it is not a replica."""
         labels = meta.get("labels") or {}
         rank = labels.get(INDEX, "")
@@ -169,7 +169,7 @@ class TrainJob(BaseJobKind):
             return None
         return replicas[int(rank)] if int(rank) < len(replicas) else None
 
-    def pod_labels(self, item: Mapping[str, Any], replica: Replica) -> dict[str, str]:
+    def pod_labels(self, item: Mapping[str, Any], replica: ReplicaName) -> dict[str, str]:
         """Return the labels that the launcher puts on a replica's pod, for Trainer does not."""
         labels = item["metadata"].get("labels") or {}
         return {**{key: value for key, value in labels.items() if key != QUEUE_LABEL}, ROLE_LABEL: replica.role}

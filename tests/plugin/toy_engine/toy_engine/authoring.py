@@ -32,7 +32,7 @@ class ToyAuthoring(Authoring):
         """Return the name of the pipeline."""
         return str(document["toy"])
 
-    def problems(self, text: str) -> list[str]:
+    def lint_messages(self, text: str) -> list[str]:
         """Return a sentence for each field, name and program that is wrong."""
         try:
             steps = msgspec.yaml.decode(text, type=Pipeline).steps

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import msgspec
 
 from tfsteps.console.outputs import pipeline_verdict
-from tfsteps.engines.local.step import Process
+from tfsteps.engines.local.step import StepProcess
 from tfsteps.engines.submission import Submission, check_names
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.launcher.printer import Printer
@@ -34,7 +34,7 @@ def submit(submission: Submission) -> int:
     run = submission.name or new_run_id(pipeline.toy)
     folder = store.pipeline_folder(run)
     with store.locked(folder), PipelineLock() as lock, Guard() as guard:  # jobs end with the pipeline, also if killed
-        start = functools.partial(Process, env=lock.env, cwd=submission.folder, guard=guard)
+        start = functools.partial(StepProcess, env=lock.env, cwd=submission.folder, guard=guard)
         runner = _Runner(pipeline, run, folder, start)
         with on_termination(runner.stop):
             return runner.run()
@@ -42,13 +42,13 @@ def submit(submission: Submission) -> int:
 
 class _Runner:
     def __init__(
-        self, pipeline: Pipeline, run: str, folder: pathlib.Path, start: Callable[[list[str]], Process]
+        self, pipeline: Pipeline, run: str, folder: pathlib.Path, start: Callable[[list[str]], StepProcess]
     ) -> None:
         self._pipeline, self._folder, self._start = pipeline, folder, start
         self._record = PipelineRecord(run=run, pipeline=pipeline.toy, state=State.RUNNING, created=time.time())
         self._out = Printer()
         self._stopped = False
-        self._process: Process | None = None
+        self._process: StepProcess | None = None
 
     def stop(self) -> None:
         """Stop the running step and start no other but finalizers; called from the signal handler."""

@@ -60,7 +60,7 @@ class ToyboxSystem(LocalSystem):
         for folder in (places.output, places.model, places.logs):
             pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
         commands = self.commands(job, identity, places, ports.free_ports).values()
-        processes = [platform.Process(each.replica, [*each.argv], {**each.env}, str(each.cwd)) for each in commands]
+        processes = [platform.Process(item.replica, [*item.argv], {**item.env}, str(item.cwd)) for item in commands]
         name = identity.job_name(job.name, 63)
         platform.create(self._box, identity, name, processes, job.deadlines.total)
         return ToyboxHandle(self._box / name)

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from tfsteps.runs.events import Event, JobChanged, LogLines, Replica, ReplicaChanged, ReplicaState, State, Tick
+from tfsteps.runs.events import Event, JobChanged, LogLines, ReplicaChanged, ReplicaName, ReplicaState, State, Tick
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.status import ReplicaStatus, Status
 
@@ -24,7 +24,7 @@ from tfsteps.runs.status import ReplicaStatus, Status
 class Process(msgspec.Struct):
     """What a replica runs."""
 
-    replica: Replica
+    replica: ReplicaName
     argv: list[str]
     env: dict[str, str]
     folder: str
@@ -45,7 +45,7 @@ class Line(msgspec.Struct):
     """A line of `events`: a replica's output or end, or the end of the job."""
 
     at: float
-    replica: Replica | None = None
+    replica: ReplicaName | None = None
     text: str | None = None
     exit_code: int | None = None
     state: State | None = None

@@ -31,4 +31,4 @@ def test_a_bad_spec_creates_nothing(tmp_path, home, row):
         assert err.startswith(f"{job}:{text.count(chr(10)) + 1}: {path}: ")
         assert piece in err
     assert not home.exists()
-    assert [each.name for each in tmp_path.iterdir()] == ["job.yaml"]
+    assert [item.name for item in tmp_path.iterdir()] == ["job.yaml"]

@@ -14,7 +14,7 @@ from tfsteps.runs.code import Code
 from tfsteps.runs.events import State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.pipeline_record import PipelineRecord
-from tfsteps.runs.store import Attempt
+from tfsteps.runs.store import AttemptFolder
 
 JOB = """
 name: mnist
@@ -120,7 +120,7 @@ def test_what_is_not_known_is_said():
     recorded("two")
     assert said("compare", "one", "two")[-1] == "All recorded inputs are the same."
     for run, digest in (("one", "a" * 64), ("two", "b" * 64)):
-        written = Attempt.of(Identity(run=run, task="mnist"))
+        written = AttemptFolder.of(Identity(run=run, task="mnist"))
         status = written.status()
         status.code = Code(program="train.py", digest=digest)
         written.write(status)

@@ -292,7 +292,7 @@ def test_a_workflow_with_its_arguments(flow):
     labels = {"team": "vision", "tfsteps.dev/pipeline": "hello", "tfsteps.dev/trigger": "manual"}
     assert workflow["metadata"] == {"generateName": "hello-", "labels": labels, "namespace": "team"}
     assert workflow["spec"]["serviceAccountName"] == "trainer"
-    given = {each["name"]: each["value"] for each in workflow["spec"]["arguments"]["parameters"]}
+    given = {parameter["name"]: parameter["value"] for parameter in workflow["spec"]["arguments"]["parameters"]}
     assert given == {"what": "a=b", "how": "well"}
 
 
@@ -310,14 +310,14 @@ def test_a_cron_workflow_and_its_next_ten_runs(flow):
 
 def test_a_cron_job_and_all_that_it_needs(flow):
     found, _ = submitted(flow, "-p", "what=x", "--namespace", "team", "--scheduler", "cronjob", "--image", "i:1", *WHEN)
-    assert [each["kind"] for each in found] == ["ServiceAccount", "Role", "RoleBinding", "ConfigMap", "CronJob"]
-    assert {each["metadata"]["namespace"] for each in found} == {"team"}
+    assert [item["kind"] for item in found] == ["ServiceAccount", "Role", "RoleBinding", "ConfigMap", "CronJob"]
+    assert {item["metadata"]["namespace"] for item in found} == {"team"}
     pod = found[-1]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
     assert pod["containers"][0]["image"] == "i:1"
     own, _ = submitted(
         flow, "-p", "what=x", "--namespace", "team", "--scheduler", "cronjob", "--service-account", "own", *WHEN
     )
-    assert [each["kind"] for each in own] == ["ConfigMap", "CronJob"]
+    assert [item["kind"] for item in own] == ["ConfigMap", "CronJob"]
 
 
 def test_templates_and_crons_of_ones_own(write):

@@ -185,7 +185,7 @@ def test_a_system_with_a_debug_mode_of_its_own_holds_by_that():
     options = held.systems["t9k"]
     assert options["debug"] is True
     assert options["debug_commands"].keys() == {"worker"}
-    assert registry.get("t9k").problems(held) == []
+    assert registry.get("t9k").spec_problems(held) == []
 
 
 def test_the_job_of_a_run_is_held_as_that_of_a_file(tmp_path, monkeypatch):

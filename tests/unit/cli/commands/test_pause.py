@@ -130,9 +130,9 @@ def test_a_pod_that_has_ended_and_is_being_deleted_is_waited_for(cluster, monkey
         (
             tfjob("r", RUNNING, job=QUEUED),
             "pause",
-            "is held back and let in by its queue research, which would undo it",
+            "is controlled by its queue research, which would revert the change",
         ),
-        (tfjob("r", RUNNING, job=QUEUED), "resume", "is held back and let in by its queue research"),
+        (tfjob("r", RUNNING, job=QUEUED), "resume", "is controlled by its queue research"),
     ],
 )
 def test_an_impossible_pause_is_reported_and_changes_nothing(cluster, job, command, because):

@@ -11,7 +11,7 @@ from tests.unit.cli.command import COMMAND, refused, said
 from tfsteps.runs import store
 from tfsteps.runs.events import State
 from tfsteps.runs.pipeline_record import PipelineRecord
-from tfsteps.runs.store import Attempt
+from tfsteps.runs.store import AttemptFolder
 
 
 def test_report_is_written_again_for_the_newest_attempt():
@@ -31,7 +31,7 @@ def again(attempt):
     """Copy an attempt as the next one of its task, and return it."""
     status = attempt.status()
     status.identity = msgspec.structs.replace(status.identity, attempt=status.identity.attempt + 1)
-    following = Attempt.of(status.identity)
+    following = AttemptFolder.of(status.identity)
     following.folder.mkdir()
     following.write(status)
     return following

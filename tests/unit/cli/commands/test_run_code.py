@@ -7,7 +7,7 @@ import yaml
 
 from tests.unit.cli.command import refused, tfsteps
 from tfsteps.runs.identity import Identity
-from tfsteps.runs.store import Attempt
+from tfsteps.runs.store import AttemptFolder
 
 PROGRAM = "import os, helper\nprint('ran', helper.NUMBER, os.getcwd() == os.environ['TFSTEPS_CODE_DIR'])\n"
 
@@ -36,7 +36,7 @@ def test_a_folder_is_run_and_recorded():
     assert (code, out.count("ran 1 True")) == (0, 2), out + err
     assert "code .: 2 files, 1 KiB packed, sha256 " in err
     assert "left out: .env (may hold a secret)" in err
-    attempt = Attempt.of(Identity(run="r", task="train"))
+    attempt = AttemptFolder.of(Identity(run="r", task="train"))
     assert not (attempt.folder / "code" / ".env").exists()
     recorded = attempt.status().code
     assert recorded.archive[:12] in err

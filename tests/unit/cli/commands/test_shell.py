@@ -18,7 +18,7 @@ from tfsteps import spec
 from tfsteps.backends.local import shell as local_shell
 from tfsteps.console.errors import CommandError
 from tfsteps.platforms.hai.backend import HaiBackend
-from tfsteps.platforms.hai.runs import HaiRun, HaiRuns, Plan
+from tfsteps.platforms.hai.runs import HaiRun, HaiRuns, TaskPlan
 from tfsteps.runs.events import ReplicaState, State
 from tfsteps.runs.status import Incarnation, ReplicaStatus
 
@@ -209,7 +209,7 @@ def test_without_kubectl_the_command_is_printed(monkeypatch):
 
 
 def test_on_hai_it_is_refused_with_what_to_do():
-    job = HaiRun({}, Plan([], {}), status(run="r1"))
+    job = HaiRun({}, TaskPlan([], {}), status(run="r1"))
     with pytest.raises(
         CommandError, match="HAI has no request that starts a command in a replica; print what you need"
     ):

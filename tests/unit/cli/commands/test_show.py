@@ -14,7 +14,7 @@ from tfsteps.console.text import iso
 from tfsteps.runs.events import State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.pipeline_record import PipelineRecord
-from tfsteps.runs.store import Attempt, pipeline_folder
+from tfsteps.runs.store import AttemptFolder, pipeline_folder
 
 
 def test_show_prints_why_a_job_failed():
@@ -86,7 +86,7 @@ def test_follow_continues_with_tasks_that_start_meanwhile(command, monkeypatch):
             locks.append(saved(("worker-0", b"a line"), task="later", hold=True)[1])
             first.write(status(task="first", state=State.SUCCEEDED))
         else:
-            Attempt(first.folder.parents[1] / "later" / "0").write(status(task="later", state=State.SUCCEEDED))
+            AttemptFolder(first.folder.parents[1] / "later" / "0").write(status(task="later", state=State.SUCCEEDED))
             locks[1].close()
         locks[0].close()
 
@@ -116,7 +116,7 @@ def test_follow_of_a_pipeline_ends_with_the_pipeline(with_job, monkeypatch):
     """Also while a step runs that launches no job."""
     record = PipelineRecord(run="r1", pipeline="nightly", state=State.RUNNING, created=10)
     record.write()
-    process = Attempt(pipeline_folder("r1"))
+    process = AttemptFolder(pipeline_folder("r1"))
     process.folder.mkdir(parents=True, exist_ok=True)
     lock = process.claim()
     if with_job:
@@ -151,7 +151,7 @@ def test_paths_of_what_is_not_there_are_left_out(tmp_path, filled):
     lines = said("show", "latest")
     assert (f"model        {model}" in lines) is filled
     assert not any(line.startswith("report") for line in lines)
-    Attempt(attempt.folder).report.touch()
+    AttemptFolder(attempt.folder).report.touch()
     assert f"report       {attempt.report}" in said("show", "latest")
 
 

@@ -9,7 +9,7 @@ from tests.unit.cli.command import tfsteps
 from tests.unit.engines.argo.manifest import arguments, changed
 from tfsteps.engines.argo import launchers
 from tfsteps.engines.argo.inputs import DIRECTIONS
-from tfsteps.engines.argo.lint import problems, warnings
+from tfsteps.engines.argo.lint import lint_messages, warnings
 from tfsteps.steps.evaluate_gate import launcher as gate
 
 ROOT = pathlib.Path(__file__).parents[4]
@@ -181,25 +181,25 @@ WRONG = [
 
 
 def test_nothing_wrong():
-    assert problems(GOOD) == []
+    assert lint_messages(GOOD) == []
     assert warnings(GOOD) == []
 
 
 @pytest.mark.parametrize(("change", "says"), WRONG, ids=lambda value: None if isinstance(value, tuple) else value[:50])
 def test_a_wrong_call(change, says):
-    found = problems(changed(*change, GOOD))
+    found = lint_messages(changed(*change, GOOD))
     first, *others = says.split(".*")
-    matching = [each for each in found if first in each and all(other in each for other in others)]
+    matching = [item for item in found if first in item and all(other in item for other in others)]
     assert matching, found
-    assert all(each.startswith("Workflow a: ") for each in found)
+    assert all(item.startswith("Workflow a: ") for item in found)
     assert len(found) == len(set(found))
 
 
 def test_all_problems_at_once():
     inputs = train(gpus="1", workers="two", name=None, deadlines='{"total": "x", "run": 1}', system="nope")
-    found = problems(changed(*inputs, changed(*reference(GO, "lunch"), GOOD)))
+    found = lint_messages(changed(*inputs, changed(*reference(GO, "lunch"), GOOD)))
     names = ["gpus", "workers", "name", "deadlines.total", "deadlines.run", "system", "lunch"]
-    assert [name for name in names if not any(name in each for each in found)] == []
+    assert [name for name in names if not any(name in item for item in found)] == []
 
 
 # --- the same by other ways than a reference to our WorkflowTemplate
@@ -209,14 +209,14 @@ def beside(template):
     """Return GOOD with a template of the WorkflowTemplate that is shipped copied into it."""
     shipped = yaml.safe_load(SHIPPED.read_text())["spec"]["templates"]
     manifest = yaml.safe_load(GOOD)
-    manifest["spec"]["templates"] += [each for each in shipped if each["name"] == template]
+    manifest["spec"]["templates"] += [item for item in shipped if item["name"] == template]
     return yaml.safe_dump(manifest)
 
 
 def test_a_template_of_the_workflow_itself():
     task = {"name": "fit", "template": "train", "arguments": arguments(**JOB, gpus="1", system="nope")}
-    found = problems(changed(FIT, task, beside("train")))
-    assert [each.partition("fit: ")[2][:27] for each in found] == [
+    found = lint_messages(changed(FIT, task, beside("train")))
+    assert [item.partition("fit: ")[2][:27] for item in found] == [
         "template train has no input",
         "system: 'nope' is unknown. ",
     ]
@@ -245,8 +245,8 @@ def test_a_launcher_of_ones_own_whose_inputs_have_other_names():
     manifest = yaml.safe_load(GOOD)
     manifest["spec"]["templates"].append(template)
     task = {"name": "fit", "template": "mine", "arguments": arguments(count="many")}
-    found = problems(changed(FIT, task, changed(*judge(metrics='{"accuracy": 1}'), yaml.safe_dump(manifest))))
-    assert [each.partition(": ")[2].partition(" is not")[0] for each in found] == [
+    found = lint_messages(changed(FIT, task, changed(*judge(metrics='{"accuracy": 1}'), yaml.safe_dump(manifest))))
+    assert [item.partition(": ")[2].partition(" is not")[0] for item in found] == [
         "template main, fit: workers: 'many'",
         "template mine: restart: 'perhaps'",
     ]
@@ -254,12 +254,12 @@ def test_a_launcher_of_ones_own_whose_inputs_have_other_names():
 
 def test_a_launcher_that_is_written_in_line():
     shipped = yaml.safe_load(SHIPPED.read_text())["spec"]["templates"]
-    inline = next(each for each in shipped if each["name"] == "cleanup")
+    inline = next(item for item in shipped if item["name"] == "cleanup")
     del inline["name"], inline["inputs"]
     inline["container"]["args"] = ["--argo", "cleanup", "scope=all"]
     inline["retryStrategy"]["retryPolicy"] = "OnError"
-    found = problems(changed(GO, {"name": "go", "inline": inline}, changed(END, None, GOOD)))
-    assert [each.partition("go.inline")[2].partition(" ")[0] for each in found] == [".retryStrategy.retryPolicy:", ":"]
+    found = lint_messages(changed(GO, {"name": "go", "inline": inline}, changed(END, None, GOOD)))
+    assert [item.partition("go.inline")[2].partition(" ")[0] for item in found] == [".retryStrategy.retryPolicy:", ":"]
     assert "scope: 'all' is unknown" in found[1]
 
 
@@ -270,8 +270,8 @@ def test_another_template_of_the_same_name_in_the_file_counts():
         "metadata": {"name": "tfsteps"},
         "spec": {"templates": [{"name": "mine", "container": {"image": "a:1"}}]},
     }
-    found = problems(f"{GOOD}---\n{yaml.safe_dump(other)}")
-    assert any("tfsteps has no template 'train'. Allowed: mine." in each for each in found)
+    found = lint_messages(f"{GOOD}---\n{yaml.safe_dump(other)}")
+    assert any("tfsteps has no template 'train'. Allowed: mine." in item for item in found)
 
 
 def referring(**values):
@@ -293,23 +293,23 @@ def referring(**values):
     ],
 )
 def test_a_workflow_that_is_our_template(given, says):
-    assert problems(referring(**JOB)) == warnings(referring(**JOB)) == []
-    (found,) = problems(referring(**given))
+    assert lint_messages(referring(**JOB)) == warnings(referring(**JOB)) == []
+    (found,) = lint_messages(referring(**given))
     assert says in found
 
 
 def test_a_workflow_that_is_a_template_beside_it():
     shipped = SHIPPED.read_text().replace("name: tfsteps", "name: ours", 1)
     text = f"{shipped}---\n{referring(**JOB, gpus='1').replace('name: tfsteps', 'name: ours')}"
-    (found,) = problems(text)
+    (found,) = lint_messages(text)
     assert "spec.arguments: ours has no parameter 'gpus'" in found
     assert warnings(text) == []
 
 
 def test_what_may_be_given_at_submission_is_a_warning():
     text = referring(workers="2")
-    assert problems(text) == []
-    assert [each.partition(". ")[0] for each in warnings(text)] == ["Workflow a: spec.arguments: name: is missing"]
+    assert lint_messages(text) == []
+    assert [item.partition(". ")[0] for item in warnings(text)] == ["Workflow a: spec.arguments: name: is missing"]
 
 
 # --- the commands
@@ -365,21 +365,21 @@ FINE = [
 @pytest.mark.parametrize("change", FINE)
 def test_a_call_that_is_fine(change):
     open_ = arguments(workers="", rates="", spec="")  # to be given when it is submitted
-    assert problems(changed(("arguments",), open_, changed(*change, GOOD))) == []
+    assert lint_messages(changed(("arguments",), open_, changed(*change, GOOD))) == []
 
 
 @pytest.mark.parametrize("file", MANIFESTS, ids=lambda file: file.name)
 def test_the_manifests_of_this_repository_are_fine(file):
     assert len(MANIFESTS) == 9
-    assert problems(file.read_text()) == []
+    assert lint_messages(file.read_text()) == []
     assert warnings(file.read_text()) == []
 
 
 def test_lint_checks_against_the_shipped_template():
     def interface(template):
-        inputs = {each["name"]: each.get("default") for each in template.get("inputs", {}).get("parameters", [])}
+        inputs = {item["name"]: item.get("default") for item in template.get("inputs", {}).get("parameters", [])}
         outputs = template.get("outputs", {}).get("parameters", [])
-        return template["name"], inputs, [each["name"] for each in outputs]
+        return template["name"], inputs, [output["name"] for output in outputs]
 
     shipped = yaml.safe_load(SHIPPED.read_text())["spec"]
     known = launchers.shipped()

@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from tests.unit.cli.command import tfsteps
-from tfsteps.engines.argo.lint import problems, warnings
+from tfsteps.engines.argo.lint import lint_messages, warnings
 
 JOB = {"name": "mnist", "image": "a:1"}
 
@@ -125,12 +125,12 @@ WRONG = {
 
 @pytest.mark.parametrize(("text", "expected"), WRONG.values(), ids=WRONG)
 def test_a_wrong_constant_is_found_at_the_end_of_its_chain(text, expected):
-    found = [each.removeprefix("Workflow a: ") for each in problems(text)]
+    found = [message.removeprefix("Workflow a: ") for message in lint_messages(text)]
     assert [each[: len(start)] for each, start in zip(found, expected, strict=True)] == expected
 
 
 def test_what_is_wrong_whoever_calls_is_reported_once():
-    (found,) = problems(workflow(MAIN, dag("one", fit(memory="lots"), n="2")))
+    (found,) = lint_messages(workflow(MAIN, dag("one", fit(memory="lots"), n="2")))
     assert "template one, fit: memory: 'lots'" in found
 
 
@@ -169,21 +169,21 @@ FINE = {
 
 @pytest.mark.parametrize("text", FINE.values(), ids=FINE)
 def test_values_known_only_at_run_time_are_accepted(text):
-    found = [each for each in problems(text) if "needs an argument" not in each]
+    found = [message for message in lint_messages(text) if "needs an argument" not in message]
     assert found == []
 
 
 def test_what_a_default_lacks_is_a_warning_for_it_may_be_given():
     text = workflow(dag("main", call("inner", "one", arguments=given(n="{{workflow.parameters.n}}"))), ONE, n="0")
-    assert problems(text) == []
+    assert lint_messages(text) == []
     (warning,) = warnings(text)
     assert f"{INNER}: roles: is missing" in warning
 
 
 def test_many_templates_with_many_values_end():
     calls = [call(f"c{i}", "{}", arguments=given(n=f"{{{{inputs.parameters.n}}}}{i}")) for i in range(3)]
-    levels = [dag(f"l{level}", *[{**each, "template": f"l{level + 1}"} for each in calls], n="") for level in range(30)]
-    assert problems(workflow(*levels, dag("l30", fit(env='{"A": "{{inputs.parameters.n}}"}'), n=""), n="1")) == []
+    levels = [dag(f"l{level}", *[{**item, "template": f"l{level + 1}"} for item in calls], n="") for level in range(30)]
+    assert lint_messages(workflow(*levels, dag("l30", fit(env='{"A": "{{inputs.parameters.n}}"}'), n=""), n="1")) == []
 
 
 # --- submit

@@ -10,7 +10,7 @@ import yaml
 from tests.unit.engines.argo.manifest import arguments
 from tests.unit.engines.argo.manifest import changed as changed_in
 from tfsteps.engines.argo.cron import cron_problem
-from tfsteps.engines.argo.lint import problems, warnings
+from tfsteps.engines.argo.lint import lint_messages, warnings
 
 GOOD = """
 apiVersion: argoproj.io/v1alpha1
@@ -54,14 +54,14 @@ def changed(path, value, text=GOOD):
 
 
 def test_nothing_wrong():
-    assert problems(GOOD) == []
+    assert lint_messages(GOOD) == []
 
 
 def test_the_retry_strategy_in_the_docs():
     page = (pathlib.Path(__file__).parents[4] / "docs/guides/argo.md").read_text()
     strategy = yaml.safe_load(re.search(r"```yaml\n( +retryStrategy:.*?)```", page, re.DOTALL)[1])["retryStrategy"]
     assert "lastRetry.exitCode == '13'" in strategy["expression"]
-    assert problems(changed((*WORK, "retryStrategy"), strategy)) == []
+    assert lint_messages(changed((*WORK, "retryStrategy"), strategy)) == []
 
 
 @pytest.mark.parametrize(
@@ -83,14 +83,14 @@ def test_an_argument_that_argo_drops_is_warned_of(hook):
         "spec": {"entrypoint": "main", "templates": [main, work]},
     }
     text = yaml.safe_dump(manifest)
-    assert problems(text) == []
+    assert lint_messages(text) == []
     (warning,) = warnings(text)
     assert "template work has no input 'txet' in its parameters: text; Argo drops it" in warning
 
 
 def test_a_file_of_kinds_that_are_not_checked_is_accepted():
     text = "apiVersion: argoproj.io/v1alpha1\nkind: WorkflowEventBinding\nmetadata: {name: a}\n"
-    assert problems(text) == []
+    assert lint_messages(text) == []
     assert warnings(text) == ["WorkflowEventBinding a: this kind is not checked"]
 
 
@@ -153,9 +153,9 @@ def test_a_file_of_kinds_that_are_not_checked_is_accepted():
     ],
 )
 def test_a_problem(path, value, says):
-    found = problems(changed(path, value))
-    assert any(says in each for each in found), found
-    assert all(each.startswith("Workflow a-: ") for each in found), "each says of which manifest"
+    found = lint_messages(changed(path, value))
+    assert any(says in item for item in found), found
+    assert all(item.startswith("Workflow a-: ") for item in found), "each says of which manifest"
 
 
 CRON = """
@@ -183,9 +183,9 @@ spec:
     ],
 )
 def test_a_problem_of_a_cron_workflow(path, value, says):
-    assert problems(CRON) == []
-    found = problems(changed(path, value, CRON))
-    assert any(says in each for each in found), found
+    assert lint_messages(CRON) == []
+    found = lint_messages(changed(path, value, CRON))
+    assert any(says in item for item in found), found
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_a_schedule_that_argo_refuses(schedule, says):
 def test_a_schedule_that_argo_4_does_not_know():
     text = changed(("schedules",), None, CRON)
     text = changed(("schedule",), "0 3 * * *", text)
-    assert problems(text) == []
+    assert lint_messages(text) == []
     assert warnings(text)[0].startswith("CronWorkflow nightly: spec.schedule: Argo 4 has no such field")
 
 
@@ -252,7 +252,7 @@ spec:
 @pytest.mark.parametrize(("kind", "count"), [("Workflow", 1), ("WorkflowTemplate", 0), ("ClusterWorkflowTemplate", 0)])
 def test_an_argument_without_a_value(kind, count):
     text = SMALL.format(kind=kind)
-    assert problems(text) == []
+    assert lint_messages(text) == []
     said = f"{kind} small-: spec.arguments: parameter bucket has no value; set it at submission"
     assert warnings(text) == [said] * count
 
@@ -262,7 +262,7 @@ def test_another_kind_beside_a_workflow(kind):
     other = json.dumps({"apiVersion": "argoproj.io/v1alpha1", "kind": kind, "metadata": {"name": "b"}, "spec": {}})
     text = f"{SMALL.format(kind='WorkflowTemplate')}---\n{other}"
     is_kind = isinstance(kind, str)
-    assert (problems(text) == []) == is_kind
+    assert (lint_messages(text) == []) == is_kind
     assert warnings(text) == [f"{kind} b: this kind is not checked"] * is_kind
 
 
@@ -270,7 +270,7 @@ def test_manifests_in_a_list_and_beside_a_config_map():
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "b"}, "data": {"a": "b"}}
     workflow = yaml.safe_load(changed(("entrypoint",), "man", SMALL.format(kind="WorkflowTemplate")))
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": [config, workflow]})
-    [problem] = problems(text)
+    [problem] = lint_messages(text)
     assert problem.startswith("WorkflowTemplate small-: spec.entrypoint: there is no template 'man'")
 
 
@@ -305,8 +305,8 @@ MADE = ("templates", 0, "resource")
     ],
 )
 def test_a_resource_template(path, value, says):
-    assert problems(RESOURCE) == []
-    found = problems(changed(path, value, RESOURCE))
+    assert lint_messages(RESOURCE) == []
+    found = lint_messages(changed(path, value, RESOURCE))
     assert [says in problem for problem in found] == [True] * bool(says)
 
 
@@ -362,8 +362,8 @@ JOB = ["name=a", "image=a:1"]
     ],
 )
 def test_a_problem_of_a_launcher(path, value, says):
-    assert problems(LAUNCHER) == []
-    (found,) = problems(changed(path, value, LAUNCHER))
+    assert lint_messages(LAUNCHER) == []
+    (found,) = lint_messages(changed(path, value, LAUNCHER))
     assert says in found
 
 
@@ -377,7 +377,7 @@ def test_a_problem_of_a_launcher(path, value, says):
     ],
 )
 def test_a_launcher_that_is_fine(path, value):
-    assert problems(changed(path, value, LAUNCHER)) == []
+    assert lint_messages(changed(path, value, LAUNCHER)) == []
 
 
 @pytest.mark.parametrize("place", [("retryStrategy",), ("templateDefaults",)])
@@ -385,7 +385,7 @@ def test_the_retries_of_a_launcher_may_stand_in_the_spec(place):
     strategy = {"limit": 2, "retryPolicy": "Always"}
     text = changed((*FIT, "retryStrategy"), None, LAUNCHER)
     value = strategy if place == ("retryStrategy",) else {"retryStrategy": strategy}
-    assert problems(changed(place, value, text)) == []
+    assert lint_messages(changed(place, value, text)) == []
 
 
 @pytest.mark.parametrize(
@@ -403,18 +403,18 @@ def test_the_retries_of_a_launcher_may_stand_in_the_spec(place):
     ],
 )
 def test_not_a_manifest(text, says):
-    (found, *_) = problems(text)
+    (found, *_) = lint_messages(text)
     assert says in found
 
 
 def test_several_manifests():
-    assert len(problems(f"{GOOD}---\n{CRON}---\n{changed(('entrypoint',), 'x')}")) == 1
+    assert len(lint_messages(f"{GOOD}---\n{CRON}---\n{changed(('entrypoint',), 'x')}")) == 1
 
 
 def test_a_cluster_template_is_in_no_namespace():
     text = LAUNCHER.replace("kind: WorkflowTemplate", "kind: ClusterWorkflowTemplate").replace(
         "mine}", "m, namespace: n}"
     )
-    assert problems(text) == [
+    assert lint_messages(text) == [
         "ClusterWorkflowTemplate m: metadata.namespace: a ClusterWorkflowTemplate is in no namespace"
     ]

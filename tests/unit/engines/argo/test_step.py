@@ -7,7 +7,7 @@ import pytest
 from hera.workflows import DAG, Parameter, SecretEnv, Steps, Task, Workflow
 
 from tfsteps import argo
-from tfsteps.argo import cleanup, problems, train
+from tfsteps.argo import cleanup, lint_messages, train
 from tfsteps.spec import SpecError
 
 JOB = {"name": "mnist", "image": "a:1", "workers": 1}
@@ -18,11 +18,11 @@ def graph(**settings):
 
 
 def arguments(node):
-    return {each["name"]: each["value"] for each in node.get("arguments", {}).get("parameters", [])}
+    return {parameter["name"]: parameter["value"] for parameter in node.get("arguments", {}).get("parameters", [])}
 
 
 def templates(workflow):
-    return {each["name"]: each for each in workflow.to_dict()["spec"]["templates"]}
+    return {template["name"]: template for template in workflow.to_dict()["spec"]["templates"]}
 
 
 def test_a_call_in_a_dag_is_a_task_and_brings_the_template_once():
@@ -38,7 +38,7 @@ def test_a_call_in_a_dag_is_a_task_and_brings_the_template_once():
     assert arguments(one) == expected
     assert arguments(two)["metric_tags"] == "{{tasks.first.outputs.parameters.metrics}}"
     assert two["depends"] == "first"
-    assert problems(workflow.to_yaml()) == []
+    assert lint_messages(workflow.to_yaml()) == []
 
 
 def test_steps_side_by_side():
@@ -47,8 +47,8 @@ def test_steps_side_by_side():
             train("a", **JOB)
             train("b", **JOB)
         train("c", **JOB, when="{{steps.a.status}} == Succeeded")
-    assert [[each["name"] for each in group] for group in templates(workflow)["main"]["steps"]] == [["a", "b"], ["c"]]
-    assert problems(workflow.to_yaml()) == []
+    assert [[item["name"] for item in group] for group in templates(workflow)["main"]["steps"]] == [["a", "b"], ["c"]]
+    assert lint_messages(workflow.to_yaml()) == []
 
 
 def test_a_loop():
@@ -56,7 +56,7 @@ def test_a_loop():
         train("fit", **JOB, args=["--lr", "{{item}}"], with_items=[0.1, 0.01])
     task = templates(workflow)["main"]["dag"]["tasks"][0]
     assert task["withItems"] == [0.1, 0.01]
-    assert problems(workflow.to_yaml()) == []
+    assert lint_messages(workflow.to_yaml()) == []
 
 
 def test_heras_own_way_of_giving_arguments():
@@ -133,7 +133,7 @@ def test_a_call_that_can_never_work(step, given, says):
 def test_all_problems_of_a_call_are_reported_at_once():
     with graph(), DAG(name="main"), pytest.raises(SpecError) as caught:
         train("fit", gpus=1, workers="two", image=["a"], system="nope", deadlines={"total": "soon"})
-    assert [each.path for each in caught.value.problems] == [
+    assert [problem.path for problem in caught.value.problems] == [
         ("workers",),
         ("image",),
         ("gpus",),
@@ -174,9 +174,9 @@ def test_settings_of_the_template():
     for executor in (*patch["initContainers"], *patch["containers"]):
         assert executor["securityContext"]["runAsNonRoot"]
         assert executor["resources"].keys() == {"requests", "limits"}
-    assert [each["name"] for each in made["mine"]["outputs"]["artifacts"]] == ["logs", "report"]
+    assert [artifact["name"] for artifact in made["mine"]["outputs"]["artifacts"]] == ["logs", "report"]
     assert "artifacts" not in made["train"]["outputs"], "a cluster without an artifact repository refuses them"
-    assert problems(workflow.to_yaml()) == []
+    assert lint_messages(workflow.to_yaml()) == []
 
 
 def test_variables_are_added_to_those_of_tfsteps():
@@ -221,7 +221,7 @@ def test_the_template_as_a_hook():
     assert (step["template"], arguments(step)["image"]) == ("train", "{{inputs.parameters.image}}")
     assert made["train-on-exit"]["inputs"] == made["train"]["inputs"]
     assert "retryStrategy" not in made["train-on-exit"], "its tries would be failed when the Workflow's time is out"
-    assert problems(workflow.to_yaml()) == []
+    assert lint_messages(workflow.to_yaml()) == []
 
 
 def test_the_exit_handler_of_a_workflow():
@@ -229,7 +229,7 @@ def test_the_exit_handler_of_a_workflow():
         train("a", **JOB)
     train.on_exit(workflow, **JOB)
     assert workflow.to_dict()["spec"]["hooks"]["exit"]["template"] == "train-on-exit"
-    assert problems(workflow.to_yaml()) == []
+    assert lint_messages(workflow.to_yaml()) == []
     with pytest.raises(ValueError, match="has an exit handler"):
         train.on_exit(workflow)
 
@@ -240,8 +240,8 @@ def test_the_pod_of_a_step(name):
         (template,) = templates(workflow).values()
     assert "memoize" not in template
     assert template["container"]["securityContext"]["readOnlyRootFilesystem"] is True
-    assert [each["mountPath"] for each in template["container"]["volumeMounts"]] == ["/tmp"]
+    assert [volumemount["mountPath"] for volumemount in template["container"]["volumeMounts"]] == ["/tmp"]
     assert getattr(argo, name).__doc__.startswith(getattr(argo, name).interface.description)
     assert inspect.signature(getattr(argo, name)).parameters.keys() >= {
-        each.name for each in getattr(argo, name).interface.inputs
+        item.name for item in getattr(argo, name).interface.inputs
     }

@@ -38,6 +38,6 @@ def test_the_path_of_a_model(use, found, step):
         use(model=trained.outputs["model"])
         inner(model=trained.outputs["model"])
 
-    problems = [problem for problem in lint.problems(compiled_text(p)) if FOUND in problem]
+    problems = [problem for problem in lint.lint_messages(compiled_text(p)) if FOUND in problem]
     assert len(problems) == (2 if found else 0), problems
     assert lint.local_problems(compiled_text(p)) == [], "here it is a link to the folder of the model"

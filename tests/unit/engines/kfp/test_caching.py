@@ -4,7 +4,7 @@ import pytest
 from kfp import compiler, dsl
 
 from tfsteps import kfp as steps
-from tfsteps.kfp import problems
+from tfsteps.kfp import lint_messages
 
 DIGEST = f"a/b@sha256:{'0' * 64}"
 COMPLETE = {"name": "a", "image": DIGEST, "command": ["x"], "workers": 1, "run_id": "", "env": {"FINGERPRINT": "1"}}
@@ -23,7 +23,7 @@ def lint(tmp_path, step, options, fields):
         step(**values).set_caching_options(*options)
 
     compiler.Compiler().compile(pipeline, str(tmp_path / "p.yaml"))
-    return problems((tmp_path / "p.yaml").read_text())
+    return lint_messages((tmp_path / "p.yaml").read_text())
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import yaml
 from kfp import dsl, kubernetes
 
 from tests.support.kfp_compiler import compiled
-from tfsteps.engines.kfp.lint import local_problems, problems, warnings
+from tfsteps.engines.kfp.lint import lint_messages, local_problems, warnings
 from tfsteps.kfp import cleanup
 
 WHOLE = ["--executor_input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER]
@@ -58,11 +58,11 @@ def untyped_items(settings: list = [{}]):
 
 
 def test_items_of_an_untyped_list_are_text(tmp_path):
-    found = problems(compiled(untyped_items, tmp_path))
+    found = lint_messages(compiled(untyped_items, tmp_path))
     types = ["STRUCT", "LIST", "NUMBER_INTEGER", "NUMBER_DOUBLE", "BOOLEAN"]
     assert len(found) == len(types), "a STRING input takes every item"
     for type_ in types:
-        assert any(f"is {type_} and receives an item of the loop for-loop-1, which is STRING" in each for each in found)
+        assert any(f"is {type_} and receives an item of the loop for-loop-1, which is STRING" in item for item in found)
 
 
 def untyped_output():
@@ -86,7 +86,7 @@ def untyped_in_an_inner_pipeline(settings: list = [{}]):
     [(untyped_output, "for-loop-1/condition-2/use"), (untyped_in_an_inner_pipeline, "for-loop-1/inner")],
 )
 def test_items_that_go_through_other_graphs(function, task, tmp_path):
-    [problem] = problems(compiled(function, tmp_path))
+    [problem] = lint_messages(compiled(function, tmp_path))
     assert problem.startswith(f"task {task}: input 'struct' is STRUCT and receives an item of the loop for-loop-1")
     assert "declare it, such as list[dict]" in problem
 
@@ -104,13 +104,13 @@ def typed_items(settings: list[dict] = [{}], counts: list[int] = [1]):
 
 
 def test_items_whose_type_is_known(tmp_path):
-    assert problems(compiled(typed_items, tmp_path)) == []
+    assert lint_messages(compiled(typed_items, tmp_path)) == []
 
 
 def test_a_constant_of_another_type(tmp_path):
     text = compiled(lambda: use(count=3), tmp_path)
-    assert problems(text) == []
-    [problem] = problems(text.replace("constant: 3.0", "constant: three"))
+    assert lint_messages(text) == []
+    [problem] = lint_messages(text.replace("constant: 3.0", "constant: three"))
     assert problem.startswith("task use: input 'count' is NUMBER_INTEGER and receives a constant, which is STRING")
 
 
@@ -120,7 +120,7 @@ def test_a_constant_item_of_another_type(tmp_path):
             use(count=number)
 
     text = compiled(loop, tmp_path)
-    [problem] = problems(text.replace("raw: '[1, 2]'", """raw: '[1, "2"]'"""))
+    [problem] = lint_messages(text.replace("raw: '[1, 2]'", """raw: '[1, "2"]'"""))
     assert problem.startswith("task for-loop-2: item 1 of the loop is STRING, not NUMBER_INTEGER")
 
 
@@ -141,7 +141,7 @@ def optional_for_a_required_input(text: Optional[str] = None):
     ("function", "task"), [(optional_in_a_condition, "condition-1"), (optional_for_a_required_input, "need")]
 )
 def test_an_optional_input_where_one_is_required(function, task, tmp_path):
-    [problem] = problems(compiled(function, tmp_path))
+    [problem] = lint_messages(compiled(function, tmp_path))
     assert problem.startswith(f"task {task}: ")
     assert "receives the optional 'text', which has no default: a run that leaves it out fails" in problem
 
@@ -155,14 +155,14 @@ def test_an_optional_input_of_an_inner_pipeline(tmp_path):
     def outer(text: str = ""):
         inner(text=text)
 
-    [problem] = problems(compiled(outer, tmp_path))
+    [problem] = lint_messages(compiled(outer, tmp_path))
     assert problem.startswith("task inner/need: input 'text' is required here and receives the optional 'other'")
 
 
 def test_a_required_input_that_nobody_gives(tmp_path):
     spec = yaml.safe_load(compiled(lambda: need(text="a"), tmp_path))
     del spec["root"]["dag"]["tasks"]["need"]["inputs"]
-    assert problems(yaml.safe_dump(spec)) == ["task need: input 'text' is required and has no value; give it one"]
+    assert lint_messages(yaml.safe_dump(spec)) == ["task need: input 'text' is required and has no value; give it one"]
 
 
 def test_an_optional_artifact_of_an_inner_pipeline(tmp_path):
@@ -174,9 +174,9 @@ def test_an_optional_artifact_of_an_inner_pipeline(tmp_path):
     def inner(model: dsl.Input[dsl.Model] = None):
         maybe(model=model)
 
-    [problem] = problems(compiled(lambda: inner().set_caching_options(True), tmp_path))
+    [problem] = lint_messages(compiled(lambda: inner().set_caching_options(True), tmp_path))
     assert problem.startswith("task inner: the inner pipeline's optional artifact 'model' is left out")
-    assert problems(compiled(lambda: inner(model=make().outputs["model"]), tmp_path)) == []
+    assert lint_messages(compiled(lambda: inner(model=make().outputs["model"]), tmp_path)) == []
 
 
 # --- what the driver reads as text
@@ -188,13 +188,13 @@ def test_a_number_as_a_limit(tmp_path):
         use().set_accelerator_type("nvidia.com/gpu").set_accelerator_limit(count)
         use().set_accelerator_type("nvidia.com/gpu").set_accelerator_limit(1)
 
-    [problem] = problems(compiled(limits, tmp_path))
+    [problem] = lint_messages(compiled(limits, tmp_path))
     assert problem.startswith("task use: the accelerator limit receives the pipeline's 'gpus', which is NUMBER_INTEGER")
     assert "no GPU is requested" in problem
 
 
 def test_inputs_that_are_too_long_for_an_argument(tmp_path):
-    [problem] = problems(compiled(lambda: need(text="a" * 140_000), tmp_path))
+    [problem] = lint_messages(compiled(lambda: need(text="a" * 140_000), tmp_path))
     assert problem.startswith("task need: its constant inputs have 140,")
 
 
@@ -212,7 +212,7 @@ def test_a_loop_over_artifacts(tmp_path):
         with dsl.ParallelFor(models().output) as model:
             read(model=model)
 
-    [problem] = problems(compiled(loop, tmp_path))
+    [problem] = lint_messages(compiled(loop, tmp_path))
     assert "a ParallelFor over artifacts is not implemented" in problem
 
 
@@ -227,7 +227,7 @@ def test_one_of(output, tmp_path):
         read(model=chosen) if output == "model" else need(text=chosen)
 
     text = compiled(branches, tmp_path)
-    assert problems(text) == []
+    assert lint_messages(text) == []
     found = warnings(text)
     assert len(found) == (output == "model")
     assert all("before 2.17 always takes the last branch" in warning for warning in found)
@@ -239,23 +239,23 @@ def test_two_finalizers_of_a_task(tmp_path):
         end(after=[work])
         end(after=[work])
 
-    [problem] = problems(compiled(pipeline, tmp_path))
+    [problem] = lint_messages(compiled(pipeline, tmp_path))
     assert problem.startswith("task use: make has several finalizers (use, use-2), and the back end runs only use-2")
 
 
 def test_a_task_after_a_finalizer(tmp_path):
-    [problem] = problems(compiled(lambda: use().after(end(after=[make()])), tmp_path))
+    [problem] = lint_messages(compiled(lambda: use().after(end(after=[make()])), tmp_path))
     assert problem.startswith("task use: it runs after the finalizer use-2")
 
 
 def test_a_finalizer_of_nothing(tmp_path):
-    [problem] = problems(compiled(lambda: end(after=[]), tmp_path))
+    [problem] = lint_messages(compiled(lambda: end(after=[]), tmp_path))
     assert "never runs" in problem
 
 
 def test_a_finalizer_of_several_tasks(tmp_path):
     text = compiled(lambda: end(after=[make(), make()]), tmp_path)
-    assert problems(text) == []
+    assert lint_messages(text) == []
     [warning] = warnings(text)
     assert "a finalizer of several tasks (make, make-2) runs once after each of them" in warning
 
@@ -267,7 +267,7 @@ def test_a_cleanup_of_several_tasks(tmp_path, inputs, count):
         cleanup(**inputs).after(*tasks).ignore_upstream_failure()
 
     text = compiled(pipeline, tmp_path)
-    assert problems(text) == []
+    assert lint_messages(text) == []
     assert len(warnings(text)) == count
 
 
@@ -278,7 +278,7 @@ def test_a_branch_without_tasks(tmp_path):
         make()
 
     text = compiled(pipeline, tmp_path)
-    for check in (problems, local_problems):
+    for check in (lint_messages, local_problems):
         [problem] = check(text)
         assert problem.startswith("task condition-1: it has no task")
 
@@ -302,7 +302,7 @@ def after_a_claim():
     [(after_a_loop, "a loop"), (after_an_importer, "an importer"), (after_a_claim, "done by the driver")],
 )
 def test_a_finalizer_of_what_has_no_exit_hook(function, reason, tmp_path):
-    [problem] = problems(compiled(function, tmp_path))
+    [problem] = lint_messages(compiled(function, tmp_path))
     assert "the finalizer does not run after" in problem
     assert f"which is {reason} and has no exit hook" in problem
 
@@ -314,12 +314,12 @@ def test_an_exit_handler_around_a_loop(tmp_path):
                 make()
 
     text = compiled(pipeline, tmp_path)
-    assert problems(text) == []
+    assert lint_messages(text) == []
     assert warnings(text) == []
 
 
 def test_the_time_of_the_run(tmp_path):
     text = compiled(lambda: need(text=dsl.PIPELINE_JOB_CREATE_TIME_UTC_PLACEHOLDER), tmp_path)
-    assert problems(text) == []
+    assert lint_messages(text) == []
     [warning] = warnings(text)
     assert "stays as it is before Kubeflow Pipelines 2.16" in warning

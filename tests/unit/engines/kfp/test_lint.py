@@ -5,7 +5,7 @@ import yaml
 from kfp import compiler, dsl, kubernetes
 
 from tfsteps.engines.kfp.component import container_spec, launcher_component
-from tfsteps.engines.kfp.lint import problems, warnings
+from tfsteps.engines.kfp.lint import lint_messages, warnings
 from tfsteps.kfp import train, train_and_finalize
 
 IMAGE = "registry.example/steps:1.2"
@@ -122,7 +122,7 @@ def launcher(text: str):
     "component", [good, required, defaulted, embedded, by_digest, launcher], ids=lambda component: component.name
 )
 def test_no_trap(component, tmp_path):
-    assert problems(compiled(component, tmp_path)) == []
+    assert lint_messages(compiled(component, tmp_path)) == []
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_no_trap(component, tmp_path):
     ids=lambda value: getattr(value, "name", ""),
 )
 def test_trap_of_a_component(component, says, tmp_path):
-    found = problems(compiled(component, tmp_path))
+    found = lint_messages(compiled(component, tmp_path))
     assert any(says in problem for problem in found), found
     assert all(problem.startswith(("comp-", "task ")) for problem in found), "each says where it is"
 
@@ -155,24 +155,24 @@ def constant(value):
 
 
 def test_the_whole_of_an_input_may_be_a_placeholder(tmp_path):
-    assert problems(compiled(constant(dsl.PIPELINE_JOB_ID_PLACEHOLDER), tmp_path)) == []
+    assert lint_messages(compiled(constant(dsl.PIPELINE_JOB_ID_PLACEHOLDER), tmp_path)) == []
 
 
 def test_trap_of_an_input(tmp_path):
-    [problem] = problems(compiled(constant(f"tf-{dsl.PIPELINE_JOB_ID_PLACEHOLDER}"), tmp_path))
+    [problem] = lint_messages(compiled(constant(f"tf-{dsl.PIPELINE_JOB_ID_PLACEHOLDER}"), tmp_path))
     assert problem.startswith("task good: {{$.pipeline_job_uuid}} in")
 
 
 def test_the_id_of_a_task_is_accepted_with_a_warning(tmp_path):
     text = compiled(constant(dsl.PIPELINE_TASK_ID_PLACEHOLDER), tmp_path)
-    assert problems(text) == []
+    assert lint_messages(text) == []
     assert any("the same for all tasks" in warning for warning in warnings(text))
 
 
 @pytest.mark.parametrize("component", [latest, untagged], ids=lambda component: component.name)
 def test_an_image_that_is_not_pinned_is_accepted_with_a_warning(component, tmp_path):
     text = compiled(component, tmp_path)
-    assert problems(text) == []
+    assert lint_messages(text) == []
     assert any("name a version or a digest" in warning for warning in warnings(text))
 
 
@@ -185,7 +185,7 @@ def test_placeholder_within_a_list_or_dict(tmp_path):
     def pipeline():
         nested(env={"RUN": dsl.PIPELINE_JOB_ID_PLACEHOLDER}, args=["--run", dsl.PIPELINE_JOB_NAME_PLACEHOLDER])
 
-    found = problems(compiled(pipeline, tmp_path))
+    found = lint_messages(compiled(pipeline, tmp_path))
     assert len(found) == 2, found
 
 
@@ -243,7 +243,7 @@ def of_a_condition(rate: float = 0.1):
 )
 def test_an_input_within_a_list_a_mapping_or_text(pipeline, risky, tmp_path):
     text = compiled(pipeline, tmp_path)
-    assert problems(text) == []
+    assert lint_messages(text) == []
     found = [warning for warning in warnings(text) if "breaks the JSON" in warning]
     assert [risky] * len(found) == [warning.split(": ")[1].partition(" within")[0] for warning in found]
     assert bool(found) == bool(risky)
@@ -257,7 +257,7 @@ def test_an_argument_of_a_run_within_a_list(bucket, breaks, tmp_path):
     def pipeline(bucket: str):
         train(name="a", image="a:1", command=["a"], args=["--bucket", bucket], workers=2)
 
-    found = problems(compiled(pipeline, tmp_path), {"bucket": bucket})
+    found = lint_messages(compiled(pipeline, tmp_path), {"bucket": bucket})
     assert ["the JSON breaks" in problem for problem in found] == [True] * breaks
 
 
@@ -267,7 +267,7 @@ def test_a_number_within_a_mapping_arrives_as_text(tmp_path):
         roles = {"worker": {"replicas": count}}
         train(name="a", image="a:1", spec={"roles": roles, "labels": {"team": name}, "deadlines": {"total": count}})
 
-    [problem] = problems(compiled(pipeline, tmp_path))
+    [problem] = lint_messages(compiled(pipeline, tmp_path))
     assert problem.startswith("task train: roles.worker.replicas: 'count' arrives as text")
 
 
@@ -280,7 +280,7 @@ def test_what_is_known_of_a_mapping_with_an_input_is_checked(given, where, tmp_p
         spec = {"env": {"RATE": rate}, "args": ["--rate", rate]}
         train(name="a", image="a:1", command=["a"], workers=2, **{**given, "spec": {**spec, **given.get("spec", {})}})
 
-    found = [problem.split(": ")[1] for problem in problems(compiled(pipeline, tmp_path))]
+    found = [problem.split(": ")[1] for problem in lint_messages(compiled(pipeline, tmp_path))]
     assert found == [where] * bool(where)
 
 
@@ -293,7 +293,7 @@ def test_an_inner_pipeline_gets_no_constants_with_inputs(tmp_path):
     def outer(rate: float):
         inner(text=f"rate {rate}")
 
-    [problem] = problems(compiled(outer, tmp_path))
+    [problem] = lint_messages(compiled(outer, tmp_path))
     assert "'rate' within a constant" in problem
 
 
@@ -303,14 +303,14 @@ def test_an_optional_input_as_an_argument_must_not_be_left_out(inputs, count, tm
     def pipeline():
         defaulted(**inputs)
 
-    found = problems(compiled(pipeline, tmp_path))
+    found = lint_messages(compiled(pipeline, tmp_path))
     assert ["it leaves out the input 'count'" in problem for problem in found] == [True] * count
 
 
 @pytest.mark.parametrize("component", [given, given_in_command], ids=lambda component: component.name)
 def test_a_condition_needs_a_new_back_end(component, tmp_path):
     text = compiled(component, tmp_path)
-    assert problems(text) == []
+    assert lint_messages(text) == []
     assert [warning.partition(" reaches")[0] for warning in warnings(text)] == [f"task {component.name}: IfPresent"]
 
 
@@ -319,7 +319,7 @@ def test_placeholder_in_a_variable(tmp_path):
     def pipeline():
         good(text="").set_env_variable("RUN", dsl.PIPELINE_JOB_ID_PLACEHOLDER)
 
-    [problem] = problems(compiled(pipeline, tmp_path))
+    [problem] = lint_messages(compiled(pipeline, tmp_path))
     assert problem.startswith("comp-good: {{$.pipeline_job_uuid}}")
 
 
@@ -328,7 +328,7 @@ def test_placeholder_in_platform_settings(tmp_path):
     def pipeline():
         kubernetes.add_pod_label(good(text=""), "run", dsl.PIPELINE_JOB_ID_PLACEHOLDER)
 
-    [problem] = problems(compiled(pipeline, tmp_path))
+    [problem] = lint_messages(compiled(pipeline, tmp_path))
     assert problem.startswith("platform settings: {{$.pipeline_job_uuid}}")
 
 
@@ -344,7 +344,7 @@ def test_a_claim_that_is_not_handed_on_to_a_group(handed_on, tmp_path):
         spec, settings = text.split("---\n")
         text = f"{spec}---\n{settings.replace('pipelinechannel--claim', 'claim')}"
     start = "task condition-1/good: pvcMount takes the input 'claim', which"
-    assert [problem.startswith(start) for problem in problems(text)] == [True] * (not handed_on)
+    assert [problem.startswith(start) for problem in lint_messages(text)] == [True] * (not handed_on)
 
 
 @pytest.mark.parametrize("cached", [True, False])
@@ -359,7 +359,7 @@ def test_a_finalizer_of_the_authors_own_may_be_cached(cached, tmp_path):
         inner(text=text)
 
     text = compiled(outer, tmp_path)
-    assert problems(text) == []
+    assert lint_messages(text) == []
     assert [warning.partition(": ")[0] for warning in warnings(text)] == (["task finalizer/good-2"] if cached else [])
 
 
@@ -372,7 +372,7 @@ def test_the_claims_of_kfp_are_made_without_a_container(tmp_path):
         kubernetes.DeletePVC(pvc_name=claim.outputs["name"]).after(work)
 
     text = compiled(claims, tmp_path)
-    assert problems(text) == []
+    assert lint_messages(text) == []
     assert warnings(text) == []
 
 
@@ -380,4 +380,4 @@ def test_a_graph_that_contains_itself():
     task = {"componentRef": {"name": "comp-a"}}
     graph = {"dag": {"tasks": {"a": task}}}
     with pytest.raises(ValueError, match="the graph comp-a contains itself"):
-        problems(yaml.safe_dump({"root": graph, "components": {"comp-a": graph}}))
+        lint_messages(yaml.safe_dump({"root": graph, "components": {"comp-a": graph}}))

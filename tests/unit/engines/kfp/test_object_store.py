@@ -226,7 +226,7 @@ def files(tmp_path, log_bytes):
 def test_a_large_log_is_uploaded_in_parts(bucket, cluster, tmp_path):
     uploads = files(tmp_path, 21 << 20)
     with cluster(provider(bucket.endpoint)):
-        assert upload(uploads) == ([each.uri for each in uploads], "")
+        assert upload(uploads) == ([item.uri for item in uploads], "")
     assert bucket.Object("a/logs").get()["Body"].read() == uploads[1].file.read_bytes()
     assert bucket.Object("a/logs").e_tag.strip('"').endswith("-5"), "five parts"
 

@@ -10,7 +10,7 @@ from kfp import dsl, kubernetes
 
 from tests.support.kfp_compiler import compiled
 from tfsteps.engines.kfp import step_rules
-from tfsteps.engines.kfp.lint import local_problems, problems, warnings
+from tfsteps.engines.kfp.lint import lint_messages, local_problems, warnings
 from tfsteps.kfp import cleanup, evaluate_gate, launch, train, train_and_finalize, wait
 from tfsteps.steps.evaluate_gate import launcher as gate
 
@@ -24,7 +24,7 @@ def without(*names):
 @pytest.mark.parametrize("step", [train, launch, train_and_finalize])
 def test_a_good_job(step, tmp_path):
     text = compiled(lambda: step(**GOOD), tmp_path)
-    assert problems(text) == []
+    assert lint_messages(text) == []
     assert warnings(text) == []
 
 
@@ -48,7 +48,7 @@ def test_a_good_job(step, tmp_path):
     ],
 )
 def test_a_constant_that_the_launcher_refuses(step, inputs, says, tmp_path):
-    found = problems(compiled(lambda: step(**inputs), tmp_path))
+    found = lint_messages(compiled(lambda: step(**inputs), tmp_path))
     task = "train-and-finalize/train" if step is train_and_finalize else step.component_spec.name
     assert any(problem.startswith(f"task {task}: {says}") for problem in found), found
 
@@ -62,7 +62,7 @@ def test_a_job_does_not_outlive_the_workflow_of_its_run(spec, warned, tmp_path):
     assert bool(found) is warned
     assert not warned or "keep_for: 1h01m is too long for the back end 2.17," in found[0], found
     elsewhere = {"system": "hai", "spec": {**spec, "working_dir": "/shared/ada/mnist"}}
-    assert not any("keep_for" in each for each in warnings(compiled(lambda: train(**GOOD, **elsewhere), tmp_path)))
+    assert not any("keep_for" in item for item in warnings(compiled(lambda: train(**GOOD, **elsewhere), tmp_path)))
 
 
 def test_a_retry_that_newer_back_ends_do_not_make(tmp_path):
@@ -71,7 +71,7 @@ def test_a_retry_that_newer_back_ends_do_not_make(tmp_path):
         wait(job=trained.outputs["job"]).set_retry(num_retries=2)
 
     found = warnings(compiled(retried, tmp_path))
-    assert [each.partition(": the back end 2.17")[0] for each in found] == [
+    assert [item.partition(": the back end 2.17")[0] for item in found] == [
         "task train: set_retry",
         "task wait: set_retry",
     ]
@@ -86,14 +86,14 @@ def test_a_job_without_an_image_whose_other_inputs_the_run_sets(field, tmp_path)
 
     pipeline.__annotations__ = {"value": types[field]}
     text = compiled(pipeline, tmp_path)
-    assert problems(text) == []
+    assert lint_messages(text) == []
     [warning] = warnings(text)
     assert "on a cluster, roles." in warning
     assert "image: is missing" in warning
 
 
 def test_every_problem_is_reported(tmp_path):
-    found = problems(compiled(lambda: train(**{**without("name"), "cpu": "two", "restart": "nope"}), tmp_path))
+    found = lint_messages(compiled(lambda: train(**{**without("name"), "cpu": "two", "restart": "nope"}), tmp_path))
     assert len(found) == 3, found
 
 
@@ -105,7 +105,7 @@ def given(name: str, spec: Optional[dict] = None, image: str = "", workers: int 
 
 def test_values_known_only_at_run_time_are_no_problem(tmp_path):
     text = compiled(given, tmp_path)
-    assert problems(text) == []
+    assert lint_messages(text) == []
     assert warnings(text) == []
 
 
@@ -113,13 +113,13 @@ def test_a_constant_is_checked_beside_values_known_only_at_run_time(tmp_path):
     def pipeline(spec: dict, workers: int):
         train(spec=spec, workers=workers, cpu="two")
 
-    [problem] = problems(compiled(pipeline, tmp_path))
+    [problem] = lint_messages(compiled(pipeline, tmp_path))
     assert problem.startswith("task train: resources.cpu: 'two'")
 
 
 def test_no_image(tmp_path):
     text = compiled(lambda: train(**without("image")), tmp_path)
-    assert problems(text) == [], "it runs on this machine"
+    assert lint_messages(text) == [], "it runs on this machine"
     [warning] = warnings(text)
     assert warning.startswith("task train: on a cluster, roles.worker.image: is missing")
 
@@ -139,7 +139,7 @@ def test_no_image(tmp_path):
     ],
 )
 def test_other_steps(function, says, tmp_path):
-    [problem] = problems(compiled(function, tmp_path))
+    [problem] = lint_messages(compiled(function, tmp_path))
     assert says in problem
 
 
@@ -151,7 +151,7 @@ def test_good_steps(tmp_path):
         cleanup(scope=scope, system="kubeflow").after(done).ignore_upstream_failure()
 
     text = compiled(pipeline, tmp_path)
-    assert problems(text) == []
+    assert lint_messages(text) == []
     assert warnings(text) == []
 
 
@@ -175,7 +175,7 @@ def test_the_directions_are_those_of_the_launcher():
 )
 def test_settings_that_do_not_reach_the_replicas(setting, says, tmp_path):
     text = compiled(lambda: setting(train(**GOOD)), tmp_path)
-    assert problems(text) == []
+    assert lint_messages(text) == []
     found = warnings(text)
     assert len(found) == bool(says), found
     assert all(warning.startswith(f"task train: {says}") for warning in found), found
@@ -205,7 +205,7 @@ ARGUMENTS = [
 @pytest.mark.parametrize(("arguments", "says"), ARGUMENTS)
 def test_arguments_of_a_run(arguments, says, tmp_path):
     text = compiled(runs, tmp_path)
-    for check in (problems, local_problems):
+    for check in (lint_messages, local_problems):
         found = check(text, arguments)
         assert [each[: len(start)] for each, start in zip(found, says, strict=True)] == says
 
@@ -236,16 +236,16 @@ def reached(task):
     ],
 )
 def test_settings_of_a_task_that_its_job_system_refuses(setting, says, tmp_path):
-    found = problems(compiled(lambda: setting(reached(train(**ON_HAI))), tmp_path))
+    found = lint_messages(compiled(lambda: setting(reached(train(**ON_HAI))), tmp_path))
     assert any(re.match(f"task train: {says}", problem) for problem in found), found
-    assert problems(compiled(lambda: setting(reached(train(**{**GOOD, "system": "kubeflow"}))), tmp_path)) == []
+    assert lint_messages(compiled(lambda: setting(reached(train(**{**GOOD, "system": "kubeflow"}))), tmp_path)) == []
 
 
 def test_a_claim_whose_name_only_the_run_knows(tmp_path):
     def pipeline(claim: str):
         kubernetes.mount_pvc(reached(train(**ON_HAI)), claim, "/data")
 
-    assert any("volumes" in problem for problem in problems(compiled(pipeline, tmp_path)))
+    assert any("volumes" in problem for problem in lint_messages(compiled(pipeline, tmp_path)))
 
 
 def test_a_secret_of_the_launcher_is_no_problem(tmp_path):
@@ -255,7 +255,7 @@ def test_a_secret_of_the_launcher_is_no_problem(tmp_path):
         task.set_env_variable("TFSTEPS_HAI_TOKEN_FILE", "/hai/token")
 
     text = compiled(pipeline, tmp_path)
-    assert (problems(text), warnings(text)) == ([], [])
+    assert (lint_messages(text), warnings(text)) == ([], [])
 
 
 def test_a_launcher_without_the_address_or_the_token_of_its_platform(tmp_path):

@@ -3,7 +3,7 @@
 from tfsteps.engines.local.step_output import StepOutput, View
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.log_segments import LogReader
-from tfsteps.runs.store import Attempt
+from tfsteps.runs.store import AttemptFolder
 
 EXECUTOR = b"""\
 [KFP Executor 2026-11-26 03:38:58,666 INFO]: Looking for component `after` in `/t/c.py`
@@ -28,15 +28,15 @@ def read(log):
 
 
 def output(tmp_path, said, task="after", observer=None):
-    attempt = Attempt.of(Identity(run="r", task=task))
+    attempt = AttemptFolder.of(Identity(run="r", task=task))
     return StepOutput(attempt, task, tmp_path / "logs" / "after.0", View(observer, said.append))
 
 
 def test_lines_are_kept_and_shown_with_the_task(tmp_path):
     said = []
     step = output(tmp_path, said)
-    step.see([b"one", b"\xff\r"])
-    step.see([b"[worker-1] a replica's line", b"[worker-1/init] another"])
+    step.add_lines([b"one", b"\xff\r"])
+    step.add_lines([b"[worker-1] a replica's line", b"[worker-1/init] another"])
     assert step.close() == ""
     assert said == [
         "[after] one",
@@ -51,7 +51,7 @@ def test_what_the_executor_prints_of_itself_is_left_out(tmp_path):
     said = []
     step = output(tmp_path, said)
     for line in EXECUTOR.split(b"\n"):
-        step.see([line])
+        step.add_lines([line])
     step.close()
     assert [line.removeprefix("[after] ") for line in said] == [
         "[KFP Executor 2026-11-26 03:38:58,690 INFO]: an own line of logging",
@@ -64,7 +64,9 @@ def test_what_the_executor_prints_of_itself_is_left_out(tmp_path):
 
 def test_the_exception_at_the_end(tmp_path):
     step = output(tmp_path, [])
-    step.see([b"Traceback (most recent call last):", b'  File "a.py", line 9, in after', b"ValueError: my own step"])
+    step.add_lines(
+        [b"Traceback (most recent call last):", b'  File "a.py", line 9, in after', b"ValueError: my own step"]
+    )
     assert step.close() == "ValueError: my own step"
 
 
@@ -72,7 +74,7 @@ def test_a_log_that_cannot_be_written(tmp_path):
     (tmp_path / "logs").write_text("a file where the folder should be")
     said = []
     step = output(tmp_path, said)
-    step.see([b"one"])
+    step.add_lines([b"one"])
     assert step.close() == ""
     assert said[0].startswith("warning: the output of after is not saved: ")
     assert said[1:] == ["[after] one"]

@@ -68,7 +68,7 @@ PIPELINE = {
 
 def read(document=PIPELINE):
     (pipeline,) = read_pipelines(json.dumps(document))
-    assert lint.problems(pipeline.text) == []
+    assert lint.lint_messages(pipeline.text) == []
     return yaml.safe_load(pipeline.text), pipeline.notes
 
 
@@ -234,7 +234,7 @@ def test_import_writes_the_workflow_and_says_the_rest(tmp_path):
     file.write_text(json.dumps(PIPELINE))
     code, _, errors = tfsteps("import", file, "-o", tmp_path / "mnist.yaml")
     assert code == 0
-    assert lint.problems((tmp_path / "mnist.yaml").read_text()) == []
+    assert lint.lint_messages((tmp_path / "mnist.yaml").read_text()) == []
     assert "pipeline nightly-mnist of cube-studio: task prepare: label = 'Prepare'" in errors
     assert "parameter image-python has no value; set it at submission" in errors
 

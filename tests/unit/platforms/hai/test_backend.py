@@ -3,13 +3,13 @@
 from tests.unit.cli.statuses import saved, status
 from tfsteps.platforms.hai import schema
 from tfsteps.platforms.hai.backend import HaiBackend
-from tfsteps.platforms.hai.runs import HaiRun, HaiRuns, Plan
-from tfsteps.runs.events import Replica, State
+from tfsteps.platforms.hai.runs import HaiRun, HaiRuns, TaskPlan
+from tfsteps.runs.events import ReplicaName, State
 
 
 def task_of(*tags):
     return HaiRun(
-        {"chain_id": "c", "tags": list(tags)}, Plan([Replica("worker", 0)], {}), status(uid="c", system="hai")
+        {"chain_id": "c", "tags": list(tags)}, TaskPlan([ReplicaName("worker", 0)], {}), status(uid="c", system="hai")
     )
 
 

@@ -34,8 +34,8 @@ def rendered(**fields):
 )
 def test_what_the_ranks_need_of_the_platform_cannot_be_set(name):
     for fields in ({"env": {name: "secret"}}, {"env": {name: {"secret": "s", "key": "k"}}}):
-        (at_job,) = hai.system().problems(job(**fields))
-        (at_role,) = hai.system().problems(job(roles={"worker": fields}))
+        (at_job,) = hai.system().spec_problems(job(**fields))
+        (at_role,) = hai.system().spec_problems(job(roles={"worker": fields}))
         assert str(at_job).startswith(f"env.{name}")
         assert str(at_role).startswith(f"roles.worker.env.{name}")
         assert "is set by HAI on each rank" in at_job.wrong
@@ -52,7 +52,7 @@ def test_what_the_wrapper_sets_cannot_be_set_on_any_system(name):
 
 @pytest.mark.parametrize("name", ["MASTER", "MY_RANK", "MARSV1", "RANK_COUNT"])
 def test_other_names_are_free(name):
-    assert hai.system().problems(job(env={name: "1"})) == []
+    assert hai.system().spec_problems(job(env={name: "1"})) == []
 
 
 def test_names_that_the_platforms_shell_cannot_export_go_by_the_plan():
@@ -113,7 +113,7 @@ def test_code_comes_from_a_repository():
     ],
 )
 def test_code_comes_from_one_place(values, field):
-    (problem,) = hai.system().problems(job(**options(**values)))
+    (problem,) = hai.system().spec_problems(job(**options(**values)))
     assert str(problem).startswith(f"systems.hai.{field}")
 
 

@@ -9,7 +9,7 @@ import pytest
 from tfsteps import spec
 from tfsteps.platforms.t9k.run_mode import PAUSED
 from tfsteps.platforms.t9k.trainingjob import TensorFlowTrainingJob
-from tfsteps.runs.events import Replica, State
+from tfsteps.runs.events import ReplicaName, State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.systems import registry
@@ -20,7 +20,7 @@ CLAIM = {"pvc": "data", "mount": "/data"}
 
 def item(phase="", *conditions, backoff=0, limit=None, queue="", paused=None, annotations=(), tasks=()):
     """Return a job object; a condition that is only a word is True."""
-    listed = [{"type": each, "status": "True"} if isinstance(each, str) else each for each in conditions]
+    listed = [{"type": entry, "status": "True"} if isinstance(entry, str) else entry for entry in conditions]
     status = {"phase": phase, "conditions": listed, "backoffCount": backoff, "tasks": list(tasks)}
     return {
         "metadata": {"name": "job", "annotations": dict(annotations)},
@@ -147,7 +147,7 @@ def t9k(**options):
     [("never", "Never"), ("on_failure", "OnFailure"), ("always", "Always"), ("exit_code", "ExitCode")],
 )
 def test_restart_policies_are_always_set(restart, policy):
-    assert [each["restartPolicy"] for each in rendered(restart=restart)["spec"]["replicaSpecs"]] == [policy]
+    assert [item["restartPolicy"] for item in rendered(restart=restart)["spec"]["replicaSpecs"]] == [policy]
 
 
 def test_the_limit_and_the_clean_up_are_always_set():
@@ -227,13 +227,13 @@ ROLES = {
 
 def test_after_a_pause_each_role_runs_what_it_ran():
     specs = rendered(roles=ROLES)["spec"]
-    assert [each["type"] for each in specs["replicaSpecs"]] == list(ROLES)
+    assert [replicaspec["type"] for replicaspec in specs["replicaSpecs"]] == list(ROLES)
     resumed = specs["runMode"]["pause"]
     assert not resumed["enabled"]
-    ran = {each["type"]: each["template"]["spec"]["containers"][0] for each in specs["replicaSpecs"]}
-    for each in resumed["resumeSpecs"]:
-        assert (each["command"], each["args"]) == (ran[each["type"]]["command"], ran[each["type"]].get("args", []))
-    assert [each["type"] for each in resumed["resumeSpecs"]] == list(ROLES)
+    ran = {item["type"]: item["template"]["spec"]["containers"][0] for item in specs["replicaSpecs"]}
+    for item in resumed["resumeSpecs"]:
+        assert (item["command"], item["args"]) == (ran[item["type"]]["command"], ran[item["type"]].get("args", []))
+    assert [resumespec["type"] for resumespec in resumed["resumeSpecs"]] == list(ROLES)
     options = t9k(resume_args={"worker": ["--resume"]})
     _, worker, ps = rendered(roles=ROLES, **options)["spec"]["runMode"]["pause"]["resumeSpecs"]
     assert (worker["command"][-1], worker["args"], ps["command"]) == ("fit", ["--resume"], ["serve"])
@@ -314,14 +314,14 @@ def test_a_gang_in_a_queue_is_the_platforms_own_and_else_a_pod_group_of_ours():
     ],
 )
 def test_a_tensorboard(fields, board):
-    assert KIND.problems(job(tensorboard={}, **fields)) == []
+    assert KIND.spec_problems(job(tensorboard={}, **fields)) == []
     assert rendered(tensorboard={}, **fields)["spec"]["tensorboardSpec"] == {"image": "acme/mnist:1", **board}
 
 
 def test_a_tensorboard_reads_the_jobs_bucket_with_a_secret():
     fields = {"output_dir": "s3://runs/{run_id}", **t9k(tensorboard_s3={"secret": "keys"})}
     described = job(tensorboard={}, **fields)
-    assert KIND.problems(described) == []
+    assert KIND.spec_problems(described) == []
     places = OutputPaths(output="s3://runs/r", model="s3://runs/r/model", logs="s3://runs/r/logs", base_dir=None)
     made = KIND.render(described, Identity(run="r", task="t"), places, "ns").manifest
     assert made["spec"]["tensorboardSpec"]["logDir"] == {
@@ -378,7 +378,7 @@ REFUSED = {
 
 @pytest.mark.parametrize(("fields", "path"), REFUSED.values(), ids=REFUSED)
 def test_what_is_refused(fields, path):
-    assert [spec.dotted(each.path) for each in KIND.problems(job(**fields))] == [path]
+    assert [spec.dotted(problem.path) for problem in KIND.spec_problems(job(**fields))] == [path]
 
 
 @pytest.mark.parametrize(
@@ -415,14 +415,14 @@ def test_the_status_contains_the_tensorboard(told, name, note):
 @pytest.mark.parametrize(
     ("name", "role", "replica"),
     [
-        ("job-worker-1", "worker", Replica("worker", 1)),
+        ("job-worker-1", "worker", ReplicaName("worker", 1)),
         ("job-worker-2", "worker", None),  # no replica of the job
-        ("job-ps-0", "ps", Replica("ps", 0)),
+        ("job-ps-0", "ps", ReplicaName("ps", 0)),
         ("job-ps-0", "", None),
     ],
 )
 def test_whose_pod_it_is(name, role, replica):
-    every = [Replica("worker", 0), Replica("worker", 1), Replica("ps", 0)]
+    every = [ReplicaName("worker", 0), ReplicaName("worker", 1), ReplicaName("ps", 0)]
     assert KIND.replica({"name": name, "labels": {"tfsteps.dev/role": role}}, every) == replica
 
 
@@ -434,4 +434,4 @@ def test_the_roles_of_a_job_come_back():
 
 def test_no_name_is_too_long():
     made = rendered(name="n" * 63, roles={"evaluator": {}, "worker": {"replicas": 1000}})
-    assert max(len(f"{made['metadata']['name']}-{each}") for each in ("worker-999", "evaluator-0")) == 63
+    assert max(len(f"{made['metadata']['name']}-{entry}") for entry in ("worker-999", "evaluator-0")) == 63

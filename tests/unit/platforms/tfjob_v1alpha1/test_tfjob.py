@@ -7,7 +7,7 @@ import pytest
 
 from tfsteps import spec
 from tfsteps.platforms.tfjob_v1alpha1.tfjob import KINDS
-from tfsteps.runs.events import Replica, State
+from tfsteps.runs.events import ReplicaName, State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.systems import registry
@@ -17,7 +17,7 @@ PAUSED = {"tfsteps.dev/paused": "true"}
 
 
 def item(phase="", state="", reason="", *, failed=(), annotations=(), restart="Never"):
-    listed = [{"tf_replica_type": each, "state": "Failed", "ReplicasStates": {"Failed": 1}} for each in failed]
+    listed = [{"tf_replica_type": entry, "state": "Failed", "ReplicasStates": {"Failed": 1}} for entry in failed]
     return {
         "metadata": {"name": "job", "annotations": dict(annotations)},
         "spec": {"replicaSpecs": [{"tfReplicaType": "MASTER", "template": {"spec": {"restartPolicy": restart}}}]},
@@ -98,7 +98,7 @@ TYPES = {
 @pytest.mark.parametrize(("kind", "roles", "fields", "types", "decisive_replica"), TYPES.values(), ids=TYPES)
 def test_types(kind, roles, fields, types, decisive_replica):
     made = rendered(roles, kind, **fields)
-    assert [f"{each['tfReplicaType']} {each['replicas']}" for each in made["spec"]["replicaSpecs"]] == types
+    assert [f"{item['tfReplicaType']} {item['replicas']}" for item in made["spec"]["replicaSpecs"]] == types
     assert made["spec"]["terminationPolicy"]["chief"] == {"replicaName": decisive_replica, "replicaIndex": 0}
     assert {name: each.replicas for name, each in kind.roles(made).items()} == {
         name: role.replicas for name, role in job(roles).roles.items()
@@ -114,9 +114,9 @@ def test_the_key_is_spelled_as_the_operator_reads_it():
 
 def told(made, kind, index):
     """Run the command of a replica as Kubernetes and the operator would start it; return what it is told."""
-    part = next(each for each in made["spec"]["replicaSpecs"] if each["tfReplicaType"] == kind)
+    part = next(replicaspec for replicaspec in made["spec"]["replicaSpecs"] if replicaspec["tfReplicaType"] == kind)
     container = part["template"]["spec"]["containers"][0]
-    env = {each["name"]: each["value"] for each in container["env"] if "value" in each}
+    env = {entry["name"]: entry["value"] for entry in container["env"] if "value" in entry}
     theirs = {"TFSTEPS_TASK_INDEX": str(index), "TF_CONFIG": "the operator's", "PATH": "/usr/bin:/bin"}
     command = [*container["command"][:-2], "sh", "-c", 'echo "$TFSTEPS_INDEX"; echo "$TF_CONFIG"']
     ran = subprocess.run(command, env={**env, **theirs}, capture_output=True, check=True, text=True)
@@ -172,7 +172,7 @@ def test_the_operators_tf_config_leaves_the_index_of_later_workers_to_a_shell():
 
 def test_pods_get_the_labels_that_the_operator_does_not_copy():
     made = rendered(CHIEF | WORKERS | PS, **v1alpha1(default_ps=True))
-    labels = KIND.pod_labels(made, Replica("ps", 1))
+    labels = KIND.pod_labels(made, ReplicaName("ps", 1))
     assert labels["tfsteps.dev/run-id"] == "r"
     assert labels["tfsteps.dev/role"] == "ps"
     for options in ({"default_ps": True}, {"api": "kubeflow.org"}):
@@ -194,16 +194,16 @@ def test_without_a_chief_the_master_is_worker_0_and_the_others_count_on():
 @pytest.mark.parametrize(
     ("kind", "labels", "replicas", "replica"),
     [
-        (KIND, ("MASTER", "0", "worker"), WORKERS, Replica("worker", 0)),
-        (KIND, ("WORKER", "0", "worker"), WORKERS, Replica("worker", 1)),
-        (KIND, ("WORKER", "0", "worker"), CHIEF | WORKERS, Replica("worker", 0)),
-        (KIND, ("MASTER", "0", "chief"), CHIEF | WORKERS, Replica("chief", 0)),
-        (LATER, ("WORKER", "0", "worker"), WORKERS, Replica("worker", 0)),
-        (KIND, ("PS", "1", None), CHIEF | PS, Replica("ps", 1)),  # the operator's own program
-        (KIND, (None, None, "evaluator"), CHIEF | {"evaluator": {}}, Replica("evaluator", 0)),
-        (LATER, ("MASTER", "0", None), CHIEF, Replica("chief", 0)),  # its operator copies no labels
-        (LATER, ("WORKER", "1", None), WORKERS, Replica("worker", 1)),
-        (KIND, ("MASTER", "0", None), WORKERS, Replica("worker", 0)),
+        (KIND, ("MASTER", "0", "worker"), WORKERS, ReplicaName("worker", 0)),
+        (KIND, ("WORKER", "0", "worker"), WORKERS, ReplicaName("worker", 1)),
+        (KIND, ("WORKER", "0", "worker"), CHIEF | WORKERS, ReplicaName("worker", 0)),
+        (KIND, ("MASTER", "0", "chief"), CHIEF | WORKERS, ReplicaName("chief", 0)),
+        (LATER, ("WORKER", "0", "worker"), WORKERS, ReplicaName("worker", 0)),
+        (KIND, ("PS", "1", None), CHIEF | PS, ReplicaName("ps", 1)),  # the operator's own program
+        (KIND, (None, None, "evaluator"), CHIEF | {"evaluator": {}}, ReplicaName("evaluator", 0)),
+        (LATER, ("MASTER", "0", None), CHIEF, ReplicaName("chief", 0)),  # its operator copies no labels
+        (LATER, ("WORKER", "1", None), WORKERS, ReplicaName("worker", 1)),
+        (KIND, ("MASTER", "0", None), WORKERS, ReplicaName("worker", 0)),
         (KIND, ("OTHER", "0", None), CHIEF, None),
         (KIND, ("WORKER", "x", "worker"), CHIEF, None),
     ],
@@ -211,7 +211,7 @@ def test_without_a_chief_the_master_is_worker_0_and_the_others_count_on():
 def test_whose_pod_it_is(kind, labels, replicas, replica):
     names = ("job_type", "task_index", "tfsteps.dev/role")
     given = {name: value for name, value in zip(names, labels, strict=True) if value is not None}
-    every = [Replica(name, i) for name, role in replicas.items() for i in range(role.get("replicas", 1))]
+    every = [ReplicaName(name, i) for name, role in replicas.items() for i in range(role.get("replicas", 1))]
     assert kind.replica({"labels": given}, every) == replica
 
 
@@ -223,7 +223,7 @@ def test_an_evaluator_is_a_job_beside_the_tfjob():
     assert part["metadata"]["labels"]["tf_job_name"] == made["metadata"]["name"]
     pod = part["spec"]["template"]
     assert KIND.selector(made["metadata"]["name"]) == f"tf_job_name={pod['metadata']['labels']['tf_job_name']}"
-    env = {each["name"]: each.get("value") for each in pod["spec"]["containers"][0]["env"]}
+    env = {entry["name"]: entry.get("value") for entry in pod["spec"]["containers"][0]["env"]}
     config = json.loads(env["TF_CONFIG"].replace("$(TFSTEPS_INDEX)", "0"))
     assert config["task"]["type"] == "evaluator"
     assert set(config["cluster"]) == {"chief", "worker"}
@@ -276,7 +276,7 @@ def test_no_name_is_cut():
 
 
 def changed(changes):
-    return [(each.resource.plural, each.name or each.selector, each.patch.get("spec")) for each in changes]
+    return [(change.resource.plural, change.name or change.selector, change.patch.get("spec")) for change in changes]
 
 
 def test_a_pause_is_noted_before_the_pods_go_and_until_they_are_back():
@@ -342,7 +342,7 @@ REFUSED = {
 @pytest.mark.parametrize(("fields", "path"), REFUSED.values(), ids=REFUSED)
 def test_what_is_refused(fields, path):
     given = job(**{"roles": CHIEF, **fields})
-    assert [spec.dotted(each.path) for each in KIND.problems(given)] == [path]
+    assert [spec.dotted(problem.path) for problem in KIND.spec_problems(given)] == [path]
 
 
 @pytest.mark.parametrize(
@@ -370,14 +370,14 @@ def test_what_is_refused(fields, path):
 )
 def test_what_is_different(fields, words):
     given = job(**{"roles": CHIEF, **fields})
-    assert KIND.problems(given) == []
+    assert KIND.spec_problems(given) == []
     (warning,) = KIND.warnings(given)
     assert words in warning
 
 
 def test_workers_may_restart_on_failure():
     roles = {"chief": {"restart": "exit_code"}, **WORKERS}
-    assert KIND.problems(job(roles, restart="on_failure")) == []
+    assert KIND.spec_problems(job(roles, restart="on_failure")) == []
 
 
 def test_a_job_file_chooses_the_api():

@@ -6,7 +6,7 @@ import pytest
 
 from tfsteps import spec
 from tfsteps.kube.watch import Changed, Deleted, Listed
-from tfsteps.runs.events import Replica, State
+from tfsteps.runs.events import ReplicaName, State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.systems import registry
@@ -23,7 +23,7 @@ ROLES = {"chief": {}, "worker": {"replicas": 2}, "ps": {}}
 
 def rendered(**fields):
     job = spec.from_plain({"name": "mnist", "image": "i", "roles": ROLES, **fields}, "test", registry.options())
-    assert KIND.problems(job) == []
+    assert KIND.spec_problems(job) == []
     return KIND.render(job, WHO, PLACES, "ns")
 
 
@@ -102,7 +102,7 @@ ENDS = {
 @pytest.mark.parametrize(("end", "state"), ENDS.values(), ids=ENDS)
 def test_who_follows_a_job_knows_how_a_deleted_part_ended(end, state, how):
     started, ended = jobs(rendered(success="all_workers")), jobs(rendered(success="all_workers"), worker=end)
-    tracker = Tracker(KIND, started, [Replica("chief", 0), Replica("worker", 0)], 0.0)
+    tracker = Tracker(KIND, started, [ReplicaName("chief", 0), ReplicaName("worker", 0)], 0.0)
     list(tracker.job(Listed([started, *ended[DEPENDENTS]]), 1.0))
     assert (tracker.final is not None) == (state is State.FAILED)
     (worker,) = (part for part in ended[DEPENDENTS] if part["metadata"]["name"].endswith("-worker"))
@@ -115,7 +115,7 @@ def test_who_follows_a_job_knows_how_a_deleted_part_ended(end, state, how):
 
 def test_a_part_that_was_made_by_somebody_else_afterwards_is_not_the_part():
     item = jobs(rendered(success="all_workers"))
-    tracker = Tracker(KIND, item, [Replica("chief", 0)], 0.0)
+    tracker = Tracker(KIND, item, [ReplicaName("chief", 0)], 0.0)
     list(tracker.job(Listed([item, *item[DEPENDENTS]]), 1.0))
     (worker,) = (part for part in item[DEPENDENTS] if part["metadata"]["name"].endswith("-worker"))
     list(tracker.job(Deleted(worker), 2.0))
@@ -135,7 +135,7 @@ def test_verdict(fields, conditions, state):
 
 def test_no_restart_is_no_limit_that_was_used_up():
     once, often = rendered(), rendered(restart="on_failure")
-    reasons = [KIND.verdict(jobs(each, chief="Failed:BackoffLimitExceeded")).reason for each in (once, often)]
+    reasons = [KIND.verdict(jobs(item, chief="Failed:BackoffLimitExceeded")).reason for item in (once, often)]
     assert reasons == ["ReplicaFailed", "BackoffLimitExceeded"]
 
 
@@ -164,10 +164,10 @@ def test_what_goes_on_is_ended_and_what_has_ended_is_left():
     whole = rendered()
     name = whole.name
     changes = KIND.stop_stragglers(jobs(whole, chief="Complete", worker="Complete"))
-    assert [(each.name, each.patch["spec"]) for each in changes] == [(f"{name}-ps", {"activeDeadlineSeconds": 1})]
+    assert [(change.name, change.patch["spec"]) for change in changes] == [(f"{name}-ps", {"activeDeadlineSeconds": 1})]
     paused = KIND.pause(jobs(whole, worker="Complete"), paused=True)
-    assert sorted(each.name for each in paused) == [name, f"{name}-ps"]
-    assert {each.patch["spec"]["suspend"] for each in paused} == {True}
+    assert sorted(item.name for item in paused) == [name, f"{name}-ps"]
+    assert {item.patch["spec"]["suspend"] for item in paused} == {True}
 
 
 def test_the_jobs_of_others_are_no_job_of_ours():
@@ -192,7 +192,7 @@ def test_roles_and_replicas():
     found = KIND.roles(jobs(rendered()))
     assert {name: role.replicas for name, role in found.items()} == {"chief": 1, "worker": 2, "ps": 1}
     labels = {"tfsteps.dev/role": "ps", "batch.kubernetes.io/job-completion-index": "1"}
-    assert KIND.replica({"labels": labels}, []) == Replica("ps", 1)
+    assert KIND.replica({"labels": labels}, []) == ReplicaName("ps", 1)
     assert KIND.replica({"labels": {"tfsteps.dev/role": "ps"}}, []) is None
 
 
@@ -204,5 +204,5 @@ def test_names_fit_where_pods_are_hosts():
 
 def test_a_queue_would_let_in_part_of_a_job():
     job = spec.from_plain({"name": "a", "image": "i", "roles": ROLES, "queue": "q"}, "test", registry.options())
-    (problem,) = KIND.problems(job)
+    (problem,) = KIND.spec_problems(job)
     assert "each role's Job by itself" in str(problem)

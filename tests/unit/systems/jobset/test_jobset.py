@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.systems.kubernetes.objects import condition
 from tfsteps import spec
-from tfsteps.runs.events import Replica, State
+from tfsteps.runs.events import ReplicaName, State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.systems import registry
@@ -27,7 +27,7 @@ def job(**fields):
 
 def rendered(**fields):
     described = job(**fields)
-    assert KIND.problems(described) == []
+    assert KIND.spec_problems(described) == []
     return KIND.render(described, IDENTITY, PLACES, "ns")
 
 
@@ -36,7 +36,7 @@ def made(**fields):
 
 
 def jobs_of(item):
-    return {each["name"]: each["template"]["spec"] for each in item["spec"]["replicatedJobs"]}
+    return {item["name"]: item["template"]["spec"] for item in item["spec"]["replicatedJobs"]}
 
 
 # --- verdict
@@ -225,14 +225,14 @@ def test_restarts_together_count_once():
     ],
 )
 def test_what_contradicts_restarts_together(fields, path, fix):
-    [problem] = KIND.problems(job(**fields, **TOGETHER))
+    [problem] = KIND.spec_problems(job(**fields, **TOGETHER))
     assert problem.path == path
     assert problem.fix.startswith(fix)
 
 
 def test_always_is_refused_once_for_the_job_and_once_for_each_role_that_sets_it():
     roles = {"chief": {}, "worker": {}, "evaluator": {"restart": "always"}}
-    assert [each.path for each in KIND.problems(job(roles=roles, restart="always"))] == [
+    assert [problem.path for problem in KIND.spec_problems(job(roles=roles, restart="always"))] == [
         ("restart",),
         ("roles", "evaluator", "restart"),
     ]
@@ -245,7 +245,7 @@ def test_tf_config_names_the_hosts_of_every_role_but_the_evaluator():
     item = made(roles=SERVERS)
     name = item["metadata"]["name"]
     for role, each in jobs_of(item).items():
-        env = {each["name"]: each for each in each["template"]["spec"]["containers"][0]["env"]}
+        env = {entry["name"]: entry for entry in each["template"]["spec"]["containers"][0]["env"]}
         assert list(env).index("TFSTEPS_INDEX") < list(env).index("TF_CONFIG")
         config = json.loads(env["TF_CONFIG"]["value"].replace("$(TFSTEPS_INDEX)", "0"))
         assert config["task"] == {"type": role, "index": 0}
@@ -264,14 +264,14 @@ def test_roles_and_replicas_are_found_again():
     roles = KIND.roles(made(roles=SERVERS))
     assert {name: role.replicas for name, role in roles.items()} == {"chief": 1, "worker": 2, "ps": 2, "evaluator": 1}
     labels = roles["worker"].template["metadata"]["labels"]
-    assert KIND.replica({"labels": {**labels, INDEX: "1"}}, []) == Replica("worker", 1)
+    assert KIND.replica({"labels": {**labels, INDEX: "1"}}, []) == ReplicaName("worker", 1)
     assert KIND.replica({"labels": labels}, []) is None
     assert KIND.replica({"labels": {INDEX: "1"}}, []) is None
     assert KIND.replica({}, []) is None
 
 
 def test_its_jobs_have_no_labels_by_which_another_system_would_take_them_for_its_own():
-    assert all("metadata" not in each["template"] for each in made()["spec"]["replicatedJobs"])
+    assert all("metadata" not in replicatedjob["template"] for replicatedjob in made()["spec"]["replicatedJobs"])
 
 
 # --- queue and gang

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.unit.systems.kubernetes.objects import condition, tfjob
-from tfsteps.runs.events import Replica, State
+from tfsteps.runs.events import ReplicaName, State
 from tfsteps.systems.kubeflow.tfjob import TFJob
 
 OVER = condition("Running", "False")
@@ -72,8 +72,8 @@ LABEL = "training.kubeflow.org/"
 @pytest.mark.parametrize(
     ("labels", "replica"),
     [
-        ({f"{LABEL}replica-type": "worker", f"{LABEL}replica-index": "3"}, Replica("worker", 3)),
-        ({f"{LABEL}replica-type": "ps", f"{LABEL}replica-index": "0", "more": "x"}, Replica("ps", 0)),
+        ({f"{LABEL}replica-type": "worker", f"{LABEL}replica-index": "3"}, ReplicaName("worker", 3)),
+        ({f"{LABEL}replica-type": "ps", f"{LABEL}replica-index": "0", "more": "x"}, ReplicaName("ps", 0)),
         ({f"{LABEL}replica-type": "launcher", f"{LABEL}replica-index": "0"}, None),
         ({f"{LABEL}replica-type": "worker"}, None),
         ({f"{LABEL}replica-type": "worker", f"{LABEL}replica-index": "-1"}, None),

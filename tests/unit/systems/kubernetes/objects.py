@@ -16,7 +16,7 @@ def condition(kind: str, status: str = "True", reason: str = "", message: str = 
 
 def tfjob(*conditions: str | dict[str, Any], uid: str = "u1", **run_policy: Any) -> dict[str, Any]:
     """Return a TFJob; a condition that is only a word is True."""
-    listed = [condition(each) if isinstance(each, str) else each for each in conditions]
+    listed = [condition(item) if isinstance(item, str) else item for item in conditions]
     return {
         "metadata": {"name": "job", "namespace": "ns", "uid": uid, "resourceVersion": "7"},
         "spec": {"runPolicy": run_policy, "tfReplicaSpecs": {}},

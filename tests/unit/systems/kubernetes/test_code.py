@@ -187,7 +187,7 @@ def test_roles_keep_their_own_commands(folder, tmp_path):
 
 def test_code_without_a_command_is_refused():
     job = spec.from_plain({"name": "a", "image": "i", "code": ".", "roles": {"worker": {}}}, "test")
-    [problem] = registry.get("kubeflow").problems(job)
+    [problem] = registry.get("kubeflow").spec_problems(job)
     assert "the code is unpacked before a command" in str(problem)
 
 
@@ -207,7 +207,7 @@ def test_too_much_for_a_config_map_is_refused_with_the_largest_files(folder):
 
 def test_only_jobs_with_code_need_the_permission(folder):
     def asked(job):
-        return [str(each) for each in needed(registry.kinds_of("jobs")[0].resource, job)]
+        return [str(item) for item in needed(registry.kinds_of("jobs")[0].resource, job)]
 
     job = job_of(folder)
     assert {"get configmaps", "create configmaps"} <= {*asked(job)}

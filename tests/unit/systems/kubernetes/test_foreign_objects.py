@@ -12,8 +12,8 @@ from tests.wire.scripted import Answer, serve
 from tfsteps.janitor.sweep import Sweep
 from tfsteps.kube import answers
 from tfsteps.kube.client import Api
-from tfsteps.runs.events import Replica, ReplicaState
-from tfsteps.systems.kubernetes.query.runs import Runs
+from tfsteps.runs.events import ReplicaName, ReplicaState
+from tfsteps.systems.kubernetes.query.runs import ClusterRuns
 from tfsteps.systems.kubernetes.replica_states import REPLICAS, noted_states
 from tfsteps.systems.pipeline import Origin
 
@@ -30,7 +30,7 @@ def with_replicas(kind, number):
         case "jobset":
             body["replicatedJobs"][0]["template"]["spec"]["parallelism"] = number
         case "trainjob":
-            (roles,) = (each for each in body["trainer"]["env"] if each["name"] == "TFSTEPS_ROLES")
+            (roles,) = (entry for entry in body["trainer"]["env"] if entry["name"] == "TFSTEPS_ROLES")
             roles["value"] = f"worker={number}"
         case _:
             body["replicaSpecs"][0]["replicas"] = number
@@ -67,7 +67,7 @@ def test_an_impossible_job_is_reported_and_the_others_are_judged(kind):
     with serve(fake.answer) as server:
         api = Api(server.access(), patience=0)
         count = Sweep(api, [kind], "", said.append).run()
-        shown = Runs(api, [kind], "", lambda *_: Origin("", ""), said.append).jobs()
+        shown = ClusterRuns(api, [kind], "", lambda *_: Origin("", ""), said.append).jobs()
     assert (fake.deleted, count.failures, [job.status.job for job in shown]) == (["due"], 1, ["due"])
     assert ["is not understood" in line for line in said] == [True, False, True]
 
@@ -92,7 +92,7 @@ def test_an_object_that_is_nested_too_deep_costs_itself_alone():
     with serve(functools.partial(deep, fake)) as server:
         api = Api(server.access(), patience=0)
         count = Sweep(api, [kind], "", said.append).run()
-        shown = Runs(api, [kind], "", lambda *_: Origin("", ""), said.append).jobs()
+        shown = ClusterRuns(api, [kind], "", lambda *_: Origin("", ""), said.append).jobs()
     assert (fake.deleted, count.failures, len(shown)) == (["due"], 1, 2)
     assert "nested more than 100 levels deep" in said[0]
 
@@ -110,7 +110,7 @@ def cut(value, levels):
     if not levels:
         return "left out: nested more than 100 levels deep"
     if isinstance(value, list):
-        return [cut(each, levels - 1) for each in value]
+        return [cut(item, levels - 1) for item in value]
     return {key: cut(each, levels - 1) for key, each in value.items()}
 
 
@@ -141,12 +141,14 @@ def test_a_deep_text_that_is_no_object_is_refused(text):
     "ranges", [[[0, 9]] * 30_000, [[5, 9], [0, 1]], [[0, 5], [5, 9]], [[3, 2]], [[-5, -1]]], ids=str
 )
 def test_ranges_that_overlap_are_not_understood(ranges):
-    replicas = [Replica("worker", index) for index in range(10_000)]
+    replicas = [ReplicaName("worker", index) for index in range(10_000)]
     text = json.dumps({"succeeded": {"worker": ranges}})
     assert noted_states({"metadata": {"annotations": {REPLICAS: text}}}, replicas) == {}
 
 
 def test_ranges_beyond_the_replicas_are_cut():
     text = json.dumps({"succeeded": {"worker": [[1, 10**12]], "ps": [[0, 3]]}})
-    found = noted_states({"metadata": {"annotations": {REPLICAS: text}}}, [Replica("worker", 0), Replica("worker", 1)])
-    assert found == {Replica("worker", 1): ReplicaState.SUCCEEDED}
+    found = noted_states(
+        {"metadata": {"annotations": {REPLICAS: text}}}, [ReplicaName("worker", 0), ReplicaName("worker", 1)]
+    )
+    assert found == {ReplicaName("worker", 1): ReplicaState.SUCCEEDED}

@@ -28,7 +28,7 @@ from tfsteps.systems.kubernetes.follow.following import PodFollower
 from tfsteps.systems.kubernetes.follow.job import KubernetesJob
 from tfsteps.systems.kubernetes.follow.own_pods import OwnPods
 from tfsteps.systems.kubernetes.ownership import OwnerIndex
-from tfsteps.systems.kubernetes.query.runs import Runs
+from tfsteps.systems.kubernetes.query.runs import ClusterRuns
 from tfsteps.systems.pipeline import Origin
 
 KINDS = {f"{kind.name} of {kind.resource.api}": kind for kind in registry.kinds()}
@@ -150,7 +150,7 @@ def launcher(kind, job, api, pods, monkeypatch):
 
 def reader(kind, _job, api, _pods, _monkeypatch):
     """Return how many pods commands show."""
-    (seen,) = Runs(api, [kind], "ns", lambda *_: Origin("", "")).jobs()
+    (seen,) = ClusterRuns(api, [kind], "ns", lambda *_: Origin("", "")).jobs()
     return len(seen.pods)
 
 
@@ -164,7 +164,7 @@ def finalizer(kind, _job, api, _pods, _monkeypatch):
     return len(Finalizer(api, kind, "ns").clean_up("r", lambda _: YES, None))
 
 
-WHO = {each.__name__: each for each in (launcher, reader, janitor, finalizer)}
+WHO = {entry.__name__: entry for entry in (launcher, reader, janitor, finalizer)}
 
 
 def server_of(kind, objects, owners):
@@ -225,7 +225,7 @@ def test_a_pod_whose_controller_is_not_known_is_left_and_reported(kind):
     fake, said = server_of(kind, *case("its job", kind)), []
     with serve(Refusing(fake).answer) as server:
         api = Api(server.access(), patience=0)
-        (seen,) = Runs(api, [kind], "ns", lambda *_: Origin("", ""), said.append).jobs()
+        (seen,) = ClusterRuns(api, [kind], "ns", lambda *_: Origin("", ""), said.append).jobs()
         assert (seen.pods, len(said)) == ([], 1)
         assert "is left out; it may be of job" in said.pop()
         assert Sweep(api, [kind], "", said.append).run().failures == 1
@@ -247,7 +247,7 @@ def test_objects_between_are_looked_up_once_for_all_jobs():
         index = OwnerIndex(Api(server.access(), patience=0), "")
         for job in jobs:
             owners = index.owners(kind, job, pods)
-            assert [owners.control(each["metadata"]).value for each in pods].count("yes") == 1
+            assert [owners.control(item["metadata"]).value for item in pods].count("yes") == 1
         assert len(server.asked) == 1
 
 
@@ -263,8 +263,8 @@ def of(uid, name="worker-0", owner="u1"):
 def events(*seen):
     """Return what a tracker makes of these events of the watch on the pods."""
     own, scenario = OwnPods(TFJob(), OwnerIndex(None, "ns", "job")), Scenario()
-    for each in seen:
-        if passed := own.among(each, tfjob()):
+    for item in seen:
+        if passed := own.among(item, tfjob()):
             scenario.pods(passed)
     return scenario
 
@@ -283,7 +283,7 @@ def test_pods_of_the_job_that_had_the_name_before_are_no_restarts(seen):
     scenario = events(*seen)
     assert scenario.tracker.restarts == 0
     assert scenario.tracker.pods.keys() == {"p0", "p1"}, "what is removed with the job"
-    assert [scenario.replica(each) for each in (W0, W1)] == [[("running", 0)]] * 2
+    assert [scenario.replica(item) for item in (W0, W1)] == [[("running", 0)]] * 2
 
 
 def test_a_pod_that_its_job_adopts_is_followed_and_one_that_it_loses_is_not():

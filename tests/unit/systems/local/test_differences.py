@@ -22,7 +22,7 @@ def plan(system="local", **fields):
     plain = {name: value for name, value in {**features.BASE, **fields}.items() if value is not None}
     job = spec.from_plain(plain, "test", registry.options())
     where = registry.get(system)
-    return where.plan(job, features.IDENTITY, features.PLACES), where.warnings(job), where.problems(job)
+    return where.plan(job, features.IDENTITY, features.PLACES), where.warnings(job), where.spec_problems(job)
 
 
 def env(**fields):

@@ -9,7 +9,7 @@ import pytest
 from tests.support.jobs import run_job
 from tests.support.waiting import until
 from tfsteps.runs.events import State
-from tfsteps.runs.store import Attempt
+from tfsteps.runs.store import AttemptFolder
 from tfsteps.runs.usage import Usage
 from tfsteps.systems.local import gpus
 from tfsteps.systems.local.gpus import GpuMeter, GpuReading, processes
@@ -117,7 +117,7 @@ def test_without_nvidia_smi_there_is_one_note(monkeypatch):
     monkeypatch.setenv("TFSTEPS_USAGE_INTERVAL", "1s")
     status = run_job(JOB).status
     assert status.state is State.SUCCEEDED
-    usage = Usage.read(Attempt.of(status.identity).folder)
+    usage = Usage.read(AttemptFolder.of(status.identity).folder)
     assert usage.notes == ["The usage of GPUs is not known: nvidia-smi is not installed."]
     assert len(usage.replicas[0].samples) >= 2
     assert not [warning for warning in status.warnings if "nvidia" in warning]

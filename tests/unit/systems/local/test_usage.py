@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.waiting import until
 from tfsteps import spec
-from tfsteps.runs.events import Replica
+from tfsteps.runs.events import ReplicaName
 from tfsteps.systems.local import usage
 from tfsteps.systems.local.usage import UsageMeter
 
@@ -38,7 +38,7 @@ def replicas(tmp_path):
         started.append(process)
         until(lambda: len(list(tmp_path.glob(f"done-{index}-*"))) == 2)  # both are done
         return types.SimpleNamespace(
-            replica=Replica("worker", index),
+            replica=ReplicaName("worker", index),
             process=types.SimpleNamespace(pid=process.pid, started=time.time() - 10, peak=0),
         )
 
@@ -72,7 +72,7 @@ def test_children_that_have_ended_count(monkeypatch, tmp_path):
         try:
             until((tmp_path / "done").exists)
             slot = types.SimpleNamespace(
-                replica=Replica("worker", 0),
+                replica=ReplicaName("worker", 0),
                 process=types.SimpleNamespace(pid=process.pid, started=time.time() - 10, peak=0),
             )
             read = samples(UsageMeter(JOB), [slot])["worker-0"]
@@ -101,7 +101,7 @@ def test_a_restarted_replica_begins_at_zero(monkeypatch, replicas):
     samples(meter, [replicas(0, busy=0.5)])
     time.sleep(1.1)
     again = replicas(1, busy=0.5)
-    again.replica = Replica("worker", 0)
+    again.replica = ReplicaName("worker", 0)
     (sample,) = samples(meter, [again]).values()
     assert 0.01 < sample.cpu * sample.window < 2
 
@@ -111,7 +111,7 @@ def test_nothing_is_read_before_it_is_due(monkeypatch, interval):
     monkeypatch.setenv("TFSTEPS_USAGE_INTERVAL", interval)
     monkeypatch.setattr(usage, "_sessions", lambda _leaders: pytest.fail("read"))
     slot = types.SimpleNamespace(
-        replica=Replica("worker", 0), process=types.SimpleNamespace(pid=os.getpid(), started=0.0, peak=0)
+        replica=ReplicaName("worker", 0), process=types.SimpleNamespace(pid=os.getpid(), started=0.0, peak=0)
     )
     assert list(UsageMeter(JOB).look([slot])) == []
 
@@ -119,6 +119,6 @@ def test_nothing_is_read_before_it_is_due(monkeypatch, interval):
 def test_replicas_that_do_not_run_have_no_sample(monkeypatch):
     monkeypatch.setattr(usage, "_FIRST_SECONDS", 0.0)
     ended = types.SimpleNamespace(
-        replica=Replica("worker", 0), process=types.SimpleNamespace(pid=2**22 + 1, started=time.time())
+        replica=ReplicaName("worker", 0), process=types.SimpleNamespace(pid=2**22 + 1, started=time.time())
     )
     assert list(UsageMeter(JOB).look([ended])) == []

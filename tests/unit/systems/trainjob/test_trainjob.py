@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.systems.kubernetes.objects import condition
 from tfsteps import spec
-from tfsteps.runs.events import Replica, State
+from tfsteps.runs.events import ReplicaName, State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.systems import registry
@@ -20,7 +20,13 @@ PLACES = OutputPaths(output="/o", model="/o/model", logs="/o/logs", base_dir=Non
 QUEUE = {"kueue.x-k8s.io/queue-name": "team"}
 KIND = TrainJob()
 SERVERS = {"chief": {}, "worker": {"replicas": 2}, "ps": {}, "evaluator": {}}
-REPLICAS = [Replica("chief", 0), Replica("worker", 0), Replica("worker", 1), Replica("ps", 0), Replica("evaluator", 0)]
+REPLICAS = [
+    ReplicaName("chief", 0),
+    ReplicaName("worker", 0),
+    ReplicaName("worker", 1),
+    ReplicaName("ps", 0),
+    ReplicaName("evaluator", 0),
+]
 
 
 def job(**fields):
@@ -42,7 +48,7 @@ def of(version, **fields):
 
 def made(**fields):
     described = job(**fields)
-    assert KIND.problems(described) == []
+    assert KIND.spec_problems(described) == []
     return KIND.render(described, Identity(run="run", task="task"), PLACES, "ns").manifest
 
 
@@ -83,11 +89,11 @@ def test_verdict(item, state, reason):
 
 def run(item, rank, *, name="mnist-x"):
     """Run what the runtime would run for a rank, and return what the program sees."""
-    runtime = next(each for each in runtimes() if each["metadata"]["name"] == item["spec"]["runtimeRef"]["name"])
+    runtime = next(entry for entry in runtimes() if entry["metadata"]["name"] == item["spec"]["runtimeRef"]["name"])
     [node] = runtime["spec"]["template"]["spec"]["replicatedJobs"]
     [container] = node["template"]["spec"]["template"]["spec"]["containers"]
     trainer = item["spec"]["trainer"]
-    env = {each["name"]: each["value"] for each in trainer["env"] if "value" in each}
+    env = {entry["name"]: entry["value"] for entry in trainer["env"] if "value" in entry}
     env |= {"JOB_COMPLETION_INDEX": str(rank), "TFSTEPS_JOB": name, "TFSTEPS_NAMESPACE": "ns", "PATH": "/usr/bin:/bin"}
     command = [*container["command"], *trainer["args"]]
     return subprocess.run(command, check=False, env=env, capture_output=True, text=True)
@@ -129,7 +135,7 @@ def test_roles_have_commands_and_variables_of_their_own():
 def test_a_roles_own_secret_is_read_by_the_kubelet():
     token = {"secret": "hub", "key": "token"}
     item = made(roles={"chief": {"env": {"TOKEN": token}}, "worker": {}})
-    env = {each["name"]: each for each in item["spec"]["trainer"]["env"]}
+    env = {entry["name"]: entry for entry in item["spec"]["trainer"]["env"]}
     assert env["TFSTEPS_CHIEF_TOKEN"]["valueFrom"] == {"secretKeyRef": {"name": "hub", "key": "token"}}
     assert "TOKEN" not in env
     assert item["spec"]["trainer"]["args"] == ["env", "TOKEN=$(TFSTEPS_CHIEF_TOKEN)", "train", "train"]
@@ -161,9 +167,9 @@ def test_roles_and_replicas_are_found_again(version):
 @pytest.mark.parametrize(
     ("labels", "replica"),
     [
-        ({"jobset.sigs.k8s.io/replicatedjob-name": "node", INDEX: "0"}, Replica("chief", 0)),
-        ({"jobset.sigs.k8s.io/replicatedjob-name": "node", INDEX: "2"}, Replica("worker", 1)),
-        ({"jobset.sigs.k8s.io/replicatedjob-name": "node", INDEX: "4"}, Replica("evaluator", 0)),
+        ({"jobset.sigs.k8s.io/replicatedjob-name": "node", INDEX: "0"}, ReplicaName("chief", 0)),
+        ({"jobset.sigs.k8s.io/replicatedjob-name": "node", INDEX: "2"}, ReplicaName("worker", 1)),
+        ({"jobset.sigs.k8s.io/replicatedjob-name": "node", INDEX: "4"}, ReplicaName("evaluator", 0)),
         ({"jobset.sigs.k8s.io/replicatedjob-name": "node", INDEX: "5"}, None),
         ({"jobset.sigs.k8s.io/replicatedjob-name": "dataset-initializer", INDEX: "0"}, None),
         ({"jobset.sigs.k8s.io/replicatedjob-name": "node"}, None),
@@ -175,7 +181,7 @@ def test_whose_pod_it_is(labels, replica):
 
 
 def test_pods_get_the_labels_that_trainer_does_not_hand_on():
-    labels = KIND.pod_labels(made(queue="research", labels={"team": "vision"}), Replica("worker", 1))
+    labels = KIND.pod_labels(made(queue="research", labels={"team": "vision"}), ReplicaName("worker", 1))
     assert labels == {
         "app.kubernetes.io/managed-by": "tfsteps",
         "tfsteps.dev/run-id": "run",
@@ -223,7 +229,7 @@ REFUSED = {
 
 @pytest.mark.parametrize(("path", "fields"), REFUSED.items(), ids=REFUSED)
 def test_refused(path, fields):
-    [problem] = KIND.problems(job(**fields))
+    [problem] = KIND.spec_problems(job(**fields))
     assert spec.dotted(problem.path) == path
     advice = problem.fix.startswith("Write `") or path == "roles.worker.command"
     assert "--system jobset" in problem.fix or advice

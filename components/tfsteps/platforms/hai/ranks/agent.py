@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from .coordinator import Coordinator
 from .manager import Manager
-from .wire import Line, address, free_port, replicas, say, secret, whose
+from .wire import JsonConnection, address, free_port, replicas, say, secret, whose
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,7 +102,7 @@ class Agent:
                 self._remembered = number
                 self._manager.report("set_whole_life_state", whole_life_state=number)
 
-    def _join(self) -> tuple[Line, list[dict[str, Any]]]:
+    def _join(self) -> tuple[JsonConnection, list[dict[str, Any]]]:
         """Return the connection to the coordinator, which may start later, and the messages received so far.
 
         Every error is retried until the coordinator sends a welcome: another program may have its address.
@@ -113,10 +113,10 @@ class Agent:
                 return self._welcomed(port)
             time.sleep(_RETRY_SECONDS)
 
-    def _welcomed(self, port: int) -> tuple[Line, list[dict[str, Any]]]:
+    def _welcomed(self, port: int) -> tuple[JsonConnection, list[dict[str, Any]]]:
         """Connect, and send the address of TensorFlow on this rank. OSError if the peer is not the coordinator."""
         coordinator = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-        line = Line(socket.create_connection(coordinator, _ANSWER_SECONDS), _LONGEST)
+        line = JsonConnection(socket.create_connection(coordinator, _ANSWER_SECONDS), _LONGEST)
         listen_address = address(line.connection.getsockname()[0], port)
         line.send(rank=self._rank, secret=secret(), task=whose(), address=listen_address)
         welcome, *messages = line.receive() or [{}]
@@ -184,7 +184,7 @@ class Agent:
             env[key] = ",".join(filter(None, [env.get(key), *sorted(hosts)]))
         return env
 
-    def _tell_end(self, line: Line, status: int, usage: Any) -> None:
+    def _tell_end(self, line: JsonConnection, status: int, usage: Any) -> None:
         """Report the end of the program to coordinator and launcher."""
         assert self._program
         code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)

@@ -9,7 +9,7 @@ import socket
 import time
 from typing import Any
 
-from .wire import Line, secret, whose
+from .wire import JsonConnection, secret, whose
 
 _LONGEST = 4096  # bytes of a line from a rank; its messages have less than 300
 _GREETING_SECONDS = 10.0  # limit from the connection to a complete greeting
@@ -37,9 +37,9 @@ class Listener:
         self._selector.register(self._server, selectors.EVENT_READ)
         self._ranks = ranks
         self._most = min(_UNGREETED + ranks, int(resource.getrlimit(resource.RLIMIT_NOFILE)[0] * _SHARE))
-        self._ungreeted: dict[Line, float] = {}  # time limit of each greeting, the oldest connection first
-        self._rank_of: dict[Line, int] = {}
-        self._lines: dict[int, Line] = {}
+        self._ungreeted: dict[JsonConnection, float] = {}  # time limit of each greeting, the oldest connection first
+        self._rank_of: dict[JsonConnection, int] = {}
+        self._lines: dict[int, JsonConnection] = {}
 
     def receive(self, seconds: float) -> list[tuple[int, dict[str, Any]]]:
         """Wait at most `seconds` for messages; return each with its rank, including greetings.
@@ -70,13 +70,13 @@ class Listener:
             time.sleep(_ACCEPT_PAUSE_SECONDS)
             return
         connection.settimeout(_SEND_SECONDS)
-        line = Line(connection, _LONGEST)
+        line = JsonConnection(connection, _LONGEST)
         self._ungreeted[line] = time.monotonic() + _GREETING_SECONDS
         self._selector.register(connection, selectors.EVENT_READ, line)
         if len(self._ungreeted) > self._most:
             self._close(next(iter(self._ungreeted)))
 
-    def _read(self, line: Line) -> list[tuple[int, dict[str, Any]]]:
+    def _read(self, line: JsonConnection) -> list[tuple[int, dict[str, Any]]]:
         try:
             messages = line.receive()
         except ConnectionError:
@@ -90,7 +90,7 @@ class Listener:
             received.append((self._rank_of[line], message))
         return received
 
-    def _greeted(self, line: Line, message: dict[str, Any]) -> bool:
+    def _greeted(self, line: JsonConnection, message: dict[str, Any]) -> bool:
         """Register a rank, and send it a welcome."""
         rank, rank_secret = message.get("rank"), str(message.get("secret")).encode(errors="replace")
         if not hmac.compare_digest(rank_secret, secret().encode()) or message.get("task") != whose():
@@ -104,7 +104,7 @@ class Listener:
         line.send(welcome=True)
         return True
 
-    def _close(self, line: Line) -> None:
+    def _close(self, line: JsonConnection) -> None:
         self._ungreeted.pop(line, None)
         self._lines.pop(self._rank_of.pop(line, -1), None)
         self._selector.unregister(line.connection)

@@ -23,7 +23,7 @@ def say(**what: Any) -> None:
     os.write(1, f"\r\n{MARK}{json.dumps(what)}\n".encode())
 
 
-class Line:
+class JsonConnection:
     """A connection that carries JSON objects, one per line.
 
     Attributes:

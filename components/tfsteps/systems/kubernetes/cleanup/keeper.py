@@ -76,7 +76,7 @@ def leave_job(
         return Leave(YES, "the job continues, and the next attempt adopts it")
     try:
         kept_for = seconds or _CHANCE_SECONDS
-        until = keep(api, resource, job, host.owner, kept_for, launcher=host.uid, for_try=not seconds)
+        until = hold_until(api, resource, job, host.owner, kept_for, launcher=host.uid, for_try=not seconds)
     except (ApiError, *MALFORMED) as error:
         refused = isinstance(error, ApiError) and not error.unavailable and since >= SETTLE_SECONDS
         if refused and followed.unknown:  # then a try, or the end of the run, finds it as it is
@@ -87,7 +87,7 @@ def leave_job(
     return Leave(YES, f"the job is kept until {until} for {what}")
 
 
-def keep(
+def hold_until(
     api: Api,
     resource: Resource,
     job: Mapping[str, Any],

@@ -154,19 +154,19 @@ class Following:
         pods, logs, tracker = self.pods, self.pods.logs, self._tracker
         drain = Drain(logs, lambda: bool(stop.cause or stop.requests))
         vanished = yield from self._last_look()
-        while not pods.known and not drain.over and not stop.hurried:
+        while not pods.known and not drain.over and not stop.repeated:
             yield from (event for event in self.next() if not isinstance(event, JobChanged))
         if not pods.known:
             yield from pods.not_known(self._pod_watch.error or "its pods were not listed in time")
         logs.end(tracker.pods)
         ended = {tracker.replica(pod.uid) for pod in tracker.pods.values() if pod.program_ended}
-        while self._more_is_coming(vanished) and not drain.over and not stop.hurried:
+        while self._more_is_coming(vanished) and not drain.over and not stop.repeated:
             for event in self.next():
                 if not isinstance(event, JobChanged):
                     yield event
                 if isinstance(event, LogLines) and event.replica in ended and not event.sidecar:
                     drain.line_came()  # after the yield: the consumer may be slow
-        if not stop.hurried:
+        if not stop.repeated:
             yield from logs.gaps(ended, drain.missing)
         pods.warnings += logs.warnings()
         if complaint := pods.own.complaint:

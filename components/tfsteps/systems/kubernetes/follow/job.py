@@ -208,7 +208,7 @@ class KubernetesJob:
 
     def remove(self, what: Literal["pods", "job"]) -> None:
         """Remove the ended job's pods, or the object with all that it owns."""
-        if self._stop.hurried:
+        if self._stop.repeated:
             return
         api = self._api.copy()
         try:
@@ -253,4 +253,3 @@ class KubernetesJob:
     @property
     def _pipeline(self) -> PipelineContext | None:
         return self._host.pipeline if self._host else None
-

@@ -9,7 +9,7 @@ from tfsteps.kube.client import Api
 from tfsteps.kube.event_loop import EventLoop
 from tfsteps.kube.log_lines import Lines
 from tfsteps.kube.logs import ContainerLog
-from tfsteps.runs.events import Event, LogLines, PartialLine, Replica, one_line
+from tfsteps.runs.events import Event, LogLines, PartialLine, ReplicaName, one_line
 from tfsteps.systems.kubernetes.follow.pods import Container, Pod
 
 DRAIN_SECONDS = 10.0
@@ -39,11 +39,11 @@ class PodLogs:
         self._api, self._namespace, self._program, self._put = api, namespace, program, put
         self._loop = EventLoop()
         self._logs: dict[_Source, ContainerLog] = {}
-        self._open: dict[_Source, Replica] = {}  # logs that are being read
+        self._open: dict[_Source, ReplicaName] = {}  # logs that are being read
         self._sidecars: set[_Source] = set()  # running sidecars
-        self._incomplete: set[Replica] = set()  # replicas whose log may lack lines
+        self._incomplete: set[ReplicaName] = set()  # replicas whose log may lack lines
 
-    def read(self, pod: Pod, replica: Replica, *, ended: bool) -> None:
+    def read(self, pod: Pod, replica: ReplicaName, *, ended: bool) -> None:
         """Start a reader for each container, and update its restarts and whether it, or the job, has ended."""
         for container in pod.containers:
             source = pod.uid, container.name
@@ -80,7 +80,7 @@ class PodLogs:
         """Whether a log is still being read, apart from running sidecars such as a mesh proxy."""
         return any(source not in self._sidecars for source in self._open)
 
-    def gaps(self, ended: set[Replica], missing: str) -> Iterator[Event]:
+    def gaps(self, ended: set[ReplicaName], missing: str) -> Iterator[Event]:
         """Yield a line for each log that was not read to its end.
 
         Args:
@@ -102,7 +102,7 @@ class PodLogs:
         its = "where its lines `(log incomplete: ...)` say so: " + ", ".join(names[:_NAMED]) + more
         return [f"The log may lack lines, {its}."] if names else []
 
-    def _reader(self, pod: Pod, container: Container, replica: Replica) -> ContainerLog:
+    def _reader(self, pod: Pod, container: Container, replica: ReplicaName) -> ContainerLog:
         def partial(text: bytes) -> None:
             if not container.sidecar:
                 self._put((_partial, (PartialLine.of(time.time(), replica, text),)), len(text))
@@ -122,7 +122,9 @@ class PodLogs:
 
     # --- in the main loop
 
-    def _lines(self, replica: Replica, container: Container, before: int, lines: Lines, now: float) -> Iterator[Event]:
+    def _lines(
+        self, replica: ReplicaName, container: Container, before: int, lines: Lines, now: float
+    ) -> Iterator[Event]:
         """Yield lines of a pod; its replica had `before` incarnations before this pod."""
         if lines.incomplete:
             self._incomplete.add(replica)
@@ -141,7 +143,7 @@ class PodLogs:
         if lost:
             yield self._gap(replica, source[1], lost, now)
 
-    def _gap(self, replica: Replica, container: str, why: str, now: float) -> LogLines:
+    def _gap(self, replica: ReplicaName, container: str, why: str, now: float) -> LogLines:
         self._incomplete.add(replica)
         return one_line(now, replica, f"(log incomplete: {why})".encode(), container)
 

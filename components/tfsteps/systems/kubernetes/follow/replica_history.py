@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from tfsteps.runs.events import Replica, ReplicaChanged, ReplicaState
+from tfsteps.runs.events import ReplicaChanged, ReplicaName, ReplicaState
 from tfsteps.systems.kubernetes.follow.pods import Pod
 
 UP = {ReplicaState.PENDING, ReplicaState.RUNNING}
@@ -40,7 +40,7 @@ class ReplicaHistory:
         failure: Message about a failed container that is not the program's; empty = none.
     """
 
-    def __init__(self, replica: Replica) -> None:
+    def __init__(self, replica: ReplicaName) -> None:
         """Begin without a pod."""
         self.replica = replica
         self.pods: dict[str, PodRecord] = {}

@@ -13,7 +13,13 @@ from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError, Stopped
 from tfsteps.systems.kubernetes.job_kind import JobKind
 from tfsteps.systems.kubernetes.permissions import how_to_opt_in
-from tfsteps.systems.kubernetes.tensorboard.request import SETTINGS, URL, NoStorageError, Settings, request_of
+from tfsteps.systems.kubernetes.tensorboard.request import (
+    SETTINGS,
+    URL,
+    NoStorageError,
+    TensorBoardSettings,
+    request_of,
+)
 from tfsteps.systems.kubernetes.tensorboard.start import start
 from tfsteps.systems.kubernetes.tensorboard_link import address
 
@@ -91,7 +97,7 @@ class JobTensorBoard:
     def _start(self) -> str:
         item = self._item()
         try:
-            settings = msgspec.json.decode(self._annotations()[SETTINGS], type=Settings)
+            settings = msgspec.json.decode(self._annotations()[SETTINGS], type=TensorBoardSettings)
         except NOT_READABLE as error:
             raise ValueError(f"the job's annotation {SETTINGS} is not valid: {error}") from error
         specs = [role.template["spec"] for role in self._kind.roles(item).values()]

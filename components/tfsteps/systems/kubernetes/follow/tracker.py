@@ -6,13 +6,13 @@ from typing import Any
 import msgspec
 
 from tfsteps.kube.watch import Changed, Deleted, Listed, Seen
-from tfsteps.runs.events import Event, JobChanged, Replica, ReplicaChanged, ReplicaState, State
+from tfsteps.runs.events import Event, JobChanged, ReplicaChanged, ReplicaName, ReplicaState, State
 from tfsteps.systems.kubernetes.follow.job_object import JobObject
 from tfsteps.systems.kubernetes.follow.pods import Pod, pod
 from tfsteps.systems.kubernetes.follow.replica_history import UP, ReplicaHistory
 from tfsteps.systems.kubernetes.follow.warning_events import WarningEvent
 from tfsteps.systems.kubernetes.job_kind import JobKind, Verdict
-from tfsteps.systems.kubernetes.render.gang import echo
+from tfsteps.systems.kubernetes.render.gang import repeats_gang_failure
 from tfsteps.systems.kubernetes.replica_states import noted_states
 from tfsteps.systems.kubernetes.times import by_age
 
@@ -23,7 +23,7 @@ _HELD = {State.SUSPENDED, State.QUEUED}
 _ENDED = {ReplicaState.SUCCEEDED, ReplicaState.FAILED}
 
 
-def explanation(final: JobChanged, replica: ReplicaChanged | None, failure: str, gone: Sequence[Replica]) -> str:
+def explanation(final: JobChanged, replica: ReplicaChanged | None, failure: str, gone: Sequence[ReplicaName]) -> str:
     """Return the message of a failed job.
 
     Args:
@@ -49,7 +49,7 @@ def several(final: JobChanged, failed: Sequence[ReplicaChanged]) -> str:
     return f"{final.message} These failed: {ends}{more}; which one first is not known.".strip()
 
 
-def _unknown(gone: Sequence[Replica]) -> str:
+def _unknown(gone: Sequence[ReplicaName]) -> str:
     names = ", ".join(map(str, gone[:_NAMED])) + (f" and {len(gone) - _NAMED} more" if gone[_NAMED:] else "")
     return f"No pod is left of {names}, so it is not known which replica failed and with which exit code."
 
@@ -67,7 +67,7 @@ class Tracker:
         restarts: Restarts of all replicas.
     """
 
-    def __init__(self, kind: JobKind, item: Mapping[str, Any], replicas: list[Replica], created: float) -> None:
+    def __init__(self, kind: JobKind, item: Mapping[str, Any], replicas: list[ReplicaName], created: float) -> None:
         """Start with the job object as it was created or adopted, at the time `created`."""
         self.object = JobObject(kind, item)
         self.final: JobChanged | None = None
@@ -113,7 +113,7 @@ class Tracker:
         if self.object.end and not self.final:
             self.final = msgspec.structs.replace(self.object.end, replica=self._first_failed())
 
-    def _first_failed(self) -> Replica | None:
+    def _first_failed(self) -> ReplicaName | None:
         """Return the replica whose container failed first; None if none did.
 
         Pods report whole seconds; within one second the operator may have ended other replicas because of the failure.
@@ -158,7 +158,7 @@ class Tracker:
                 yield from self._pod_gone(item["metadata"]["uid"], now)
         yield from self.state(now)
 
-    def replica(self, uid: str) -> Replica:
+    def replica(self, uid: str) -> ReplicaName:
         """Return whose pod this is."""
         return self._history_of[uid].replica
 
@@ -250,11 +250,11 @@ class Tracker:
                 yield from self._show(history, stopped)
 
     @property
-    def replica_states(self) -> dict[Replica, ReplicaState]:
+    def replica_states(self) -> dict[ReplicaName, ReplicaState]:
         """The last reported state of each replica of which one was reported."""
         return {replica: history.shown.state for replica, history in self._histories.items() if history.shown}
 
-    def _blamed_replica(self) -> Replica | None:
+    def _blamed_replica(self) -> ReplicaName | None:
         failed = self.final is not None and self.final.state is State.FAILED
         return (self.final.replica or self._first_failed()) if self.final and failed else None
 
@@ -297,7 +297,7 @@ class Tracker:
             if seen.reason and seen.state is ReplicaState.PENDING
         ]
         if stuck:
-            replica, seen = min(stuck, key=lambda pair: (echo(pair[1].message), pair[0]))
+            replica, seen = min(stuck, key=lambda pair: (repeats_gang_failure(pair[1].message), pair[0]))
             return before_running, seen.reason, f"{replica}: {seen.message or seen.reason}"
         if not self.pods and verdict.reason == "" and now - self._created > _UNSEEN_SECONDS:
             message = f"No controller has looked at the job for {_UNSEEN_SECONDS:.0f} s. Is the operator running?"

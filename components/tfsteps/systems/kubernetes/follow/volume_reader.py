@@ -23,7 +23,7 @@ from tfsteps.systems.kubernetes.job_kind import JobKind
 from tfsteps.systems.kubernetes.launcher_pod import LauncherImage
 from tfsteps.systems.kubernetes.mounts import Mount, find_mount, prefer_node, user_of
 from tfsteps.systems.kubernetes.permissions import how_to_opt_in
-from tfsteps.systems.kubernetes.tensorboard.request import Settings, request_of
+from tfsteps.systems.kubernetes.tensorboard.request import TensorBoardSettings, request_of
 
 _CONTAINER = "reader"
 _START_SECONDS = 60.0
@@ -168,7 +168,7 @@ def bucket_pod(
         launcher: Its pull policy and pull secrets are used too; None = not known.
         program: Arguments of the image's Python.
     """
-    request = request_of(trainer.job, trainer.specs, trainer.container, Settings(log_dirs={"": uri}))
+    request = request_of(trainer.job, trainer.specs, trainer.container, TensorBoardSettings(log_dirs={"": uri}))
     container = {
         "image": trainer.image,
         **({"imagePullPolicy": launcher.pull_policy} if launcher else {}),

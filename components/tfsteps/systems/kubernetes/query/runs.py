@@ -33,7 +33,7 @@ _LABELS = [f"{PREFIX}{name}" for name in ("run-id", "task", "attempt")]
 _UNSEEN = {403, 404}  # a kind that we may not list, or that the cluster does not serve
 
 
-class Job(msgspec.Struct, frozen=True):
+class ClusterJob(msgspec.Struct, frozen=True):
     """A snapshot of one job on the cluster.
 
     Attributes:
@@ -50,7 +50,7 @@ class Job(msgspec.Struct, frozen=True):
     status: Status
     workflow: str
 
-    def deleted(self, *, stopped: bool = False) -> "Job":
+    def deleted(self, *, stopped: bool = False) -> "ClusterJob":
         """Return the same job after its object was deleted: as `stopped`, or by its annotations."""
         if self.status.state.terminal:
             return self
@@ -61,7 +61,7 @@ class Job(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, status=gone)
 
 
-class Runs:
+class ClusterRuns:
     """The jobs of all runs on one cluster.
 
     Attributes:
@@ -98,7 +98,7 @@ class Runs:
         """For messages: `in namespace ml of minikube`."""
         return f"in {f'namespace {self.namespace}' if self.namespace else 'any namespace'} of {self.api.access.name}"
 
-    def jobs(self, run: str = "", labels: Mapping[str, str] | None = None) -> list[Job]:
+    def jobs(self, run: str = "", labels: Mapping[str, str] | None = None) -> list[ClusterJob]:
         """Return the jobs of a run, or of all runs if it is empty, the oldest first; only those with all `labels`.
 
         Kinds that the cluster does not serve, or that we may not list, are skipped. Without the permission, a cluster
@@ -127,7 +127,7 @@ class Runs:
         labelled = self.api.list(PODS, self.namespace, labelSelector=f"{RUN_ID}={label_value(run)},{CLUSTER}")["items"]
         return sorted({pod["metadata"]["labels"][CLUSTER] for pod in labelled or []})
 
-    def _joined(self, job_items: Sequence[tuple[JobKind, Mapping[str, Any]]], pods: Any) -> list[Job]:
+    def _joined(self, job_items: Sequence[tuple[JobKind, Mapping[str, Any]]], pods: Any) -> list[ClusterJob]:
         """Return the jobs with their pods: both have the same labels."""
         now = time.time()
         by_labels: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
@@ -142,11 +142,11 @@ class Runs:
                 self._warn(f"{name} is not understood, and left out: {error!r}")
         return sorted(jobs, key=lambda job: (job.status.created, job.status.identity.attempt))
 
-    def _job(self, kind: JobKind, item: Mapping[str, Any], pods: Sequence[Mapping[str, Any]], now: float) -> Job:
+    def _job(self, kind: JobKind, item: Mapping[str, Any], pods: Sequence[Mapping[str, Any]], now: float) -> ClusterJob:
         """Return a job. One of MALFORMED, or an ArithmeticError, if the object has another shape."""
         own_pods = self._pods(kind, item, pods)
         origin = self._find_origin(item["metadata"].get("ownerReferences") or [], retention_policy(item).launcher)
-        return Job(kind, item, own_pods, status(kind, item, own_pods, now, origin.task), origin.workflow)
+        return ClusterJob(kind, item, own_pods, status(kind, item, own_pods, now, origin.task), origin.workflow)
 
     def _pods(self, kind: JobKind, item: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]) -> list[JobPod]:
         """Return the pods among `pods` that are certainly a job's."""
@@ -188,7 +188,7 @@ class Runs:
                 case other:
                     yield other
 
-    def events(self, job: Job) -> list[tuple[str, dict[str, Any]]]:
+    def events(self, job: ClusterJob) -> list[tuple[str, dict[str, Any]]]:
         """Return the events of a job and all its pods, including deleted pods, by time, the newest last."""
         name, namespace = job.status.job, job.status.namespace
         about = [event for event in self.api.list(EVENTS, namespace)["items"] or [] if concerns(event, name)]
@@ -196,7 +196,7 @@ class Runs:
 
     def log(
         self,
-        job: Job,
+        job: ClusterJob,
         job_pod: JobPod,
         position: Position | None = None,
         *,
@@ -233,7 +233,7 @@ class Runs:
                 if error.status not in (400, 404):  # 400: there is no container yet, or not any more
                     raise
 
-    def stop(self, job: Job, *, now: bool = False) -> None:
+    def stop(self, job: ClusterJob, *, now: bool = False) -> None:
         """Delete a job and its pods, unless it was replaced by another object of its name.
 
         Args:
@@ -251,7 +251,7 @@ class Runs:
         for job_pod in job.pods if now else ():
             self.api.delete(PODS, who.namespace, job_pod.pod.name, job_pod.pod.uid, grace_seconds=0)
 
-    def left(self, job: Job) -> list[JobPod]:
+    def left(self, job: ClusterJob) -> list[JobPod]:
         """Return the pods of a job that still exist."""
         uids = {job_pod.pod.uid for job_pod in job.pods}
         selector = ",".join(f"{label}={job.item['metadata']['labels'][label]}" for label in (*MANAGED_BY, *_LABELS))

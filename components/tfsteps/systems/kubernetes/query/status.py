@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from tfsteps.kube.watch import Listed
-from tfsteps.runs.events import Event, JobChanged, Replica, ReplicaChanged, replicas_of
+from tfsteps.runs.events import Event, JobChanged, ReplicaChanged, ReplicaName, replicas_of
 from tfsteps.runs.identity import PREFIX, Identity
 from tfsteps.runs.incarnations import Incarnations
 from tfsteps.runs.location import Location
@@ -34,7 +34,7 @@ class JobPod(msgspec.Struct, frozen=True):
         item: The object.
     """
 
-    replica: Replica
+    replica: ReplicaName
     pod: Pod
     created: float
     ended: float | None
@@ -79,7 +79,7 @@ def status(kind: JobKind, item: Mapping[str, Any], pods: Sequence[JobPod], now: 
     incarnations = Incarnations(replicas)
     for event in events:
         if isinstance(event, ReplicaChanged):
-            incarnations.see(event)
+            incarnations.apply(event)
     return Status(
         identity=_identity(item, env, task),
         job=meta["name"],

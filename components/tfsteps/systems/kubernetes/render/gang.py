@@ -23,7 +23,7 @@ _ECHOES = (
 )
 
 
-def problems(job: TrainingJob) -> list[Problem]:
+def spec_problems(job: TrainingJob) -> list[Problem]:
     """Return why the job's gang would never start, or not start together."""
     gang, replicas = job.gang, _replicas(job)
     result = []
@@ -102,7 +102,7 @@ def scheduling_policy(job: TrainingJob) -> dict[str, Any]:
     return {"minAvailable": job.gang.min_available or _replicas(job), "minResources": {}, **timeout}
 
 
-def echo(message: str) -> bool:
+def repeats_gang_failure(message: str) -> bool:
     """Tell whether a waiting pod's message only repeats that another pod of its gang did not fit."""
     return any(text in message for text in _ECHOES)
 

@@ -6,7 +6,7 @@ Facts: the Job controller of Kubernetes 1.28 and later.
 from collections.abc import Mapping
 from typing import Any
 
-from tfsteps.runs.events import Replica
+from tfsteps.runs.events import ReplicaName
 from tfsteps.spec import ROLES, ResolvedRole, TrainingJob
 from tfsteps.systems.kubernetes.render.pod_template import CONTAINER, ROLE_LABEL
 
@@ -62,8 +62,8 @@ def allowed_restarts(job: TrainingJob, role: ResolvedRole) -> int:
     return job.effective_backoff_limit if role.backoff_limit is None else role.backoff_limit
 
 
-def replica_of(meta: Mapping[str, Any]) -> Replica | None:
+def replica_of(meta: Mapping[str, Any]) -> ReplicaName | None:
     """Return which replica the pod with this `metadata` is; None = it is not a replica."""
     labels = meta.get("labels") or {}
     role, index = labels.get(ROLE_LABEL, ""), labels.get(INDEX, "")
-    return Replica(role, int(index)) if role in ROLES and index.isdigit() else None
+    return ReplicaName(role, int(index)) if role in ROLES and index.isdigit() else None

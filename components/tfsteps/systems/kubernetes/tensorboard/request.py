@@ -28,7 +28,7 @@ _CREDENTIALS = ("AWS_", "S3_", "GOOGLE_", "GCS_", "STORAGE_EMULATOR_HOST")
 _KEY_FILES = ("GOOGLE_APPLICATION_CREDENTIALS", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE")
 
 
-class Settings(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class TensorBoardSettings(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """What a job says about its TensorBoard.
 
     Attributes:
@@ -74,7 +74,7 @@ class TensorBoardRequest(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str
     labels: Mapping[str, str]
     job_labels: Mapping[str, str] = {}
-    settings: Settings
+    settings: TensorBoardSettings
     mount: Mount | None = None
     pod: Mapping[str, Any] = {}
     env: Sequence[Mapping[str, Any]] = ()
@@ -101,11 +101,11 @@ class NoStorageError(Exception):
     """The log directory is on no storage that another pod can read; the message says what to do."""
 
 
-def settings_of(job: TrainingJob, identity: Identity, places: OutputPaths) -> Settings:
+def settings_of(job: TrainingJob, identity: Identity, places: OutputPaths) -> TensorBoardSettings:
     """Return the settings of a job's TensorBoard; the defaults if the job has none."""
     wish = job.tensorboard or TensorBoard()
     whole_run = "" if wish.log_dir else run_folder(job, identity)
-    return Settings(
+    return TensorBoardSettings(
         log_dirs={"": whole_run or places.tensorboard(job)},
         image=wish.image or "",
         idle=IDLE_SECONDS if wish.idle is None else wish.idle,
@@ -132,7 +132,7 @@ def run_folder(job: TrainingJob, identity: Identity) -> str:
 
 
 def request_of(
-    item: Mapping[str, Any], specs: Iterable[Mapping[str, Any]], container: str, settings: Settings
+    item: Mapping[str, Any], specs: Iterable[Mapping[str, Any]], container: str, settings: TensorBoardSettings
 ) -> TensorBoardRequest:
     """Return the request for the TensorBoard of a job object.
 

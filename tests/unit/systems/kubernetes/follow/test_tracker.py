@@ -4,14 +4,14 @@ import pytest
 
 from tests.unit.systems.kubernetes.objects import condition, pod, tfjob
 from tfsteps.kube.watch import Changed, Deleted, Listed, Refused
-from tfsteps.runs.events import JobChanged, Replica, ReplicaChanged, State
+from tfsteps.runs.events import JobChanged, ReplicaChanged, ReplicaName, State
 from tfsteps.systems.base import LaunchError
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.follow.tracker import Tracker
 from tfsteps.systems.kubernetes.follow.warning_events import WarningEvent
 from tfsteps.systems.kubernetes.job_kind import Verdict
 
-W0, W1 = Replica("worker", 0), Replica("worker", 1)
+W0, W1 = ReplicaName("worker", 0), ReplicaName("worker", 1)
 CANCELLED = Verdict(State.CANCELLED, "Stopped")
 
 
@@ -35,20 +35,20 @@ class Scenario:
         return self
 
     def _see(self, handler, seen):
-        for each in seen:
+        for item in seen:
             self.now += 1
-            self.said += handler(each, self.now)
+            self.said += handler(item, self.now)
         return self
 
     @property
     def states(self):
         """Return the job's states, in order."""
-        return [str(each.state) for each in self.said if isinstance(each, JobChanged)]
+        return [str(item.state) for item in self.said if isinstance(item, JobChanged)]
 
     def replica(self, replica=W0):
         """Return (state, restarts) of all that was said about a replica, in order."""
-        mine = [each for each in self.said if isinstance(each, ReplicaChanged) and each.replica == replica]
-        return [(str(each.state), each.restarts) for each in mine]
+        mine = [item for item in self.said if isinstance(item, ReplicaChanged) and item.replica == replica]
+        return [(str(item.state), item.restarts) for item in mine]
 
     @property
     def final(self):
@@ -154,7 +154,7 @@ def test_the_reason_for_missing_pods_is_reported_while_some_are_missing():
     scenario.tracker.complaint = WarningEvent("FailedCreatePod", "exceeded quota")
     scenario.later(1).pods(BOTH[0]).later(100)
     assert scenario.states == ["pending", "pending"]
-    assert [each.message for each in scenario.said if isinstance(each, JobChanged)] == ["", "exceeded quota"]
+    assert [item.message for item in scenario.said if isinstance(item, JobChanged)] == ["", "exceeded quota"]
     assert scenario.pods(BOTH[1]).states[-1] == "running"
     assert scenario.pods(Deleted(pod("running", "worker-1", "p1"))).states[-1] == "restarting"
 
@@ -313,7 +313,7 @@ def test_a_pod_that_an_operator_makes_while_the_job_is_being_stopped_is_no_resta
 def test_a_pod_that_was_replaced_before_its_end_has_a_reason():
     scenario = Scenario().pods(*BOTH, Changed(leaving("running", uid="p0")), running(uid="p2"))
     assert scenario.replica() == [("running", 0), ("failed", 0), ("running", 1)]
-    failed = next(each for each in scenario.said if isinstance(each, ReplicaChanged) and each.state == "failed")
+    failed = next(item for item in scenario.said if isinstance(item, ReplicaChanged) and item.state == "failed")
     assert (failed.reason, failed.exit_code, failed.place) == ("PodDeleted", None, "job-worker-0")
 
 

@@ -6,13 +6,13 @@ import random
 from tests.unit.systems.kubernetes.objects import STATUSES, pod, tfjob
 from tfsteps.kube.watch import Changed, Deleted, Listed
 from tfsteps.launcher.deadlines import Clock
-from tfsteps.runs.events import JobChanged, Replica, ReplicaChanged, ReplicaState, State
+from tfsteps.runs.events import JobChanged, ReplicaChanged, ReplicaName, ReplicaState, State
 from tfsteps.spec import Deadlines
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.follow.tracker import Tracker
 from tfsteps.systems.kubernetes.job_kind import Verdict
 
-REPLICAS = [Replica("worker", 0), Replica("worker", 1)]
+REPLICAS = [ReplicaName("worker", 0), ReplicaName("worker", 1)]
 CONDITIONS = ["Created", "Running", "Restarting", "Suspended", "Succeeded", "Failed"]
 
 
@@ -66,7 +66,7 @@ def deadlines_passed(chance):
             assert isinstance(event, JobChanged | ReplicaChanged)
             assert not isinstance(event, ReplicaChanged) or (event.replica in REPLICAS and event.restarts >= 0)
             ran |= isinstance(event, JobChanged) and event.state is State.RUNNING
-            clock.see(event)
+            clock.apply(event)
         sees = chance.random() < 0.8
         seconds, visible = seconds + (sees and visible), sees
         if found := clock.tick(float(now), visible=sees):

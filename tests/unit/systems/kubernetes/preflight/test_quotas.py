@@ -10,7 +10,7 @@ from tfsteps.systems.kubernetes.preflight.quotas import quantity, quota_violatio
 
 
 def role(replicas, *containers):
-    return RoleSpec(replicas, {"spec": {"containers": [{"resources": each} for each in containers]}})
+    return RoleSpec(replicas, {"spec": {"containers": [{"resources": container} for container in containers]}})
 
 
 def named(roles):

@@ -10,7 +10,7 @@ NOTHING = {"metadata": {}, "spec": {}}
 
 def found(spec, item=NOTHING):
     role = RoleSpec(1, {"spec": {"containers": [], **spec}})
-    return [(each.resource.kind, each.name, each.key) for each in references(item, [role])]
+    return [(reference.resource.kind, reference.name, reference.key) for reference in references(item, [role])]
 
 
 def volume(**source):

@@ -43,7 +43,7 @@ def of(job, *pods, now=60):
     ],
 )
 def test_states_are_those_that_a_launcher_would_show(job, pods, state, replicas):
-    seen = of(job, *(pod_of(job, *each, ended=20 if each[2:] else None) for each in pods))
+    seen = of(job, *(pod_of(job, *pod, ended=20 if pod[2:] else None) for pod in pods))
     assert (seen.state, [replica.state.value for replica in seen.replicas]) == (state, replicas)
 
 

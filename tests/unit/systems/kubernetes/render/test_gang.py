@@ -55,7 +55,7 @@ def test_without_a_gang_nothing_changes():
     template = {"metadata": {}, "spec": {"containers": []}}
     alone = job()
     assert gang.gang_pod(template, alone, "j-1") == template
-    assert (gang.scheduling_policy(alone), gang.permissions(alone), gang.problems(alone)) == ({}, [], [])
+    assert (gang.scheduling_policy(alone), gang.permissions(alone), gang.spec_problems(alone)) == ({}, [], [])
 
 
 def test_permissions():
@@ -73,13 +73,13 @@ def test_permissions():
     ],
 )
 def test_a_gang_that_could_never_be_one(fields, says):
-    (problem,) = gang.problems(job(gang=fields))
+    (problem,) = gang.spec_problems(job(gang=fields))
     assert str(problem).startswith(says)
 
 
 @pytest.mark.parametrize("fields", [{"min_available": 4}, {"min_available": 1}, {"scheduler": "volcano-free"}])
 def test_the_limits_are_allowed(fields):
-    assert gang.problems(job(gang=fields)) == []
+    assert gang.spec_problems(job(gang=fields)) == []
 
 
 # as scheduler-plugins 0.28.9 says it
@@ -96,4 +96,4 @@ def test_the_limits_are_allowed(fields):
     ],
 )
 def test_only_the_pod_that_does_not_fit_shows_a_reason(message, expected):
-    assert gang.echo(message) is expected
+    assert gang.repeats_gang_failure(message) is expected

@@ -25,7 +25,7 @@ def template(job=None, role=None, **more):
 
 
 def env(container):
-    return {each["name"]: each.get("value", each.get("valueFrom")) for each in container["env"]}
+    return {item["name"]: item.get("value", item.get("valueFrom")) for item in container["env"]}
 
 
 def test_the_least_job_gives_the_least_template():
@@ -69,8 +69,8 @@ def test_volumes(given, source, mount):
 
 def test_the_roles_volumes_come_after_the_jobs():
     made, container = template({"volumes": [{"pvc": "a", "mount": "/a"}]}, {"volumes": [{"pvc": "b", "mount": "/b"}]})
-    assert [each["persistentVolumeClaim"]["claimName"] for each in made["spec"]["volumes"]] == ["a", "b"]
-    assert [each["mountPath"] for each in container["volumeMounts"]] == ["/a", "/b"]
+    assert [volume["persistentVolumeClaim"]["claimName"] for volume in made["spec"]["volumes"]] == ["a", "b"]
+    assert [volumemount["mountPath"] for volumemount in container["volumeMounts"]] == ["/a", "/b"]
 
 
 def test_shared_memory_is_a_volume_in_memory():
@@ -156,7 +156,7 @@ def test_env(given, rendered):
 def test_the_roles_env_goes_before_the_jobs():
     _, container = template({"env": {"A": "job", "B": "job"}}, {"env": {"A": "role"}})
     assert (env(container)["A"], env(container)["B"]) == ("role", "job")
-    assert [each["name"] for each in container["env"]].count("A") == 1
+    assert [item["name"] for item in container["env"]].count("A") == 1
 
 
 def test_our_own_env_is_not_expanded_by_kubernetes():
@@ -241,5 +241,5 @@ def test_patches_of_the_role_lie_over_those_of_the_job():
     role = {"spec": {"priorityClassName": "high", "containers": [{"name": "sidecar", "image": "s:1"}]}}
     made, container = template({"pod": job}, {"pod": role})
     assert made["spec"]["priorityClassName"] == "high"
-    assert [each["name"] for each in made["spec"]["containers"]] == ["tensorflow", "sidecar"]
+    assert [item["name"] for item in made["spec"]["containers"]] == ["tensorflow", "sidecar"]
     assert (container["image"], container["securityContext"]) == ("i:1", {"runAsUser": 1})

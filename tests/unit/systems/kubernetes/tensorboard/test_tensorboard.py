@@ -12,7 +12,7 @@ from tfsteps.systems.kubernetes.tensorboard import manifests
 from tfsteps.systems.kubernetes.tensorboard.request import (
     SETTINGS,
     NoStorageError,
-    Settings,
+    TensorBoardSettings,
     request_of,
     run_folder,
     settings_of,
@@ -80,11 +80,13 @@ def test_its_objects_have_the_labels_of_the_job_and_its_pod_does_not():
 
 
 def test_settings_and_their_defaults():
-    assert settings(job_of()) == Settings(log_dirs={"": "/data/r1"}, total=604800.0)
+    assert settings(job_of()) == TensorBoardSettings(log_dirs={"": "/data/r1"}, total=604800.0)
     chosen = settings(job_of(tensorboard={"log_dir": "logs/x", "idle": "5m", "keep_for": "2h", "image": "tb:1"}))
-    expected = Settings(log_dirs={"": "/data/r1/fit/logs/x"}, image="tb:1", idle=300.0, keep_for=7200.0, total=604800.0)
+    expected = TensorBoardSettings(
+        log_dirs={"": "/data/r1/fit/logs/x"}, image="tb:1", idle=300.0, keep_for=7200.0, total=604800.0
+    )
     assert chosen == expected
-    assert msgspec.json.decode(msgspec.json.encode(chosen), type=Settings) == chosen
+    assert msgspec.json.decode(msgspec.json.encode(chosen), type=TensorBoardSettings) == chosen
 
 
 def test_all_tasks_of_a_run_ask_for_one_name_and_other_runs_for_another():

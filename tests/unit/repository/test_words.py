@@ -1,0 +1,38 @@
+"""One name for one thing: no class name twice, and loop variables that are nouns."""
+
+import ast
+import collections
+import pathlib
+import subprocess
+
+ROOT = pathlib.Path(__file__).parents[3]
+
+
+def _modules(*folders):
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--", *folders], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    for name in listed.split("\0"):
+        if name.endswith(".py") and (ROOT / name).is_file():
+            yield name, ast.parse((ROOT / name).read_text())
+
+
+def test_no_public_class_name_stands_for_two_classes():
+    places = collections.defaultdict(list)
+    for name, tree in _modules("components"):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(name)
+    assert len(places) > 300
+    assert {name: files for name, files in places.items() if len(files) > 1} == {}
+
+
+def test_loop_variables_are_nouns():
+    loops = [
+        f"{name}:{node.target.lineno}"
+        for name, tree in _modules("components", "pipelines", "tests", "benchmarks")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.For | ast.comprehension)
+        if isinstance(node.target, ast.Name) and node.target.id == "each"
+    ]
+    assert loops == []
