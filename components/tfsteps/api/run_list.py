@@ -13,6 +13,7 @@ from tfsteps.backends.left_jobs import refreshed
 from tfsteps.backends.records import record_of
 from tfsteps.console.errors import CommandError
 from tfsteps.console.text import clean, duration, iso
+from tfsteps.runs.demo import Mark
 from tfsteps.runs.events import State
 from tfsteps.runs.identity import Identity, label_value
 from tfsteps.runs.pipeline_record import PipelineRecord
@@ -27,6 +28,7 @@ _COLUMNS = (
     "RUN",
     "PIPELINE",
     "TRIGGER",
+    "DEMO",
     "TASK",
     "ATTEMPT",
     "STATE",
@@ -46,12 +48,14 @@ class Entry(msgspec.Struct, frozen=True):
         workflow: The name of its Workflow; empty = none.
         job: The job, as its backend returned it; None = it is a pipeline.
         trigger: What started its pipeline: manual, scheduled, unknown; `-` = it has none; empty = nobody asked.
+        demo: The mark of a demo; None = it is none.
     """
 
     status: Status
     workflow: str = ""
     job: Job | None = None
     trigger: str = ""
+    demo: Mark | None = None
 
     @property
     def is_job(self) -> bool:
@@ -64,7 +68,7 @@ class Entry(msgspec.Struct, frozen=True):
         status = job.status
         if not status.metrics and status.state.terminal and (record := record_of(status)):
             status = msgspec.structs.replace(status, metrics=record.status.metrics, code=record.status.code)
-        return cls(status, job.workflow, job)
+        return cls(status, job.workflow, job, demo=job.demo)
 
     @classmethod
     def of_pipeline(cls, record: PipelineRecord) -> "Entry":
@@ -78,7 +82,7 @@ class Entry(msgspec.Struct, frozen=True):
             created=record.created,
             ended=record.ended,
         )
-        return cls(status, record.workflow)
+        return cls(status, record.workflow, demo=record.demo)
 
     def seconds(self, now: float) -> float | None:
         """Return how long it has run, in seconds; None if that is not known."""
@@ -174,19 +178,20 @@ def parse_since(text: str, now: float) -> float:
 
 
 def ordered(entries: Sequence[Entry], sort: str, now: float) -> list[Entry]:
-    """Return the entries in the order that `--sort` names.
+    """Return the entries in the order that `--sort` names, demos before all others.
 
     The newest, the longest or the highest value of a metric comes first; tasks are in alphabetical order. Entries
     without a value come last, and equal ones stay in the order of their age, the newest first.
     """
-    newest_first = sorted(entries, key=lambda entry: -entry.status.created)
-    if sort == _CREATED:
-        return newest_first
-    if sort == _TASK:
-        return sorted(newest_first, key=lambda entry: (not entry.is_job, entry.status.identity.task))
-    if sort == _DURATION:
-        return sorted(newest_first, key=lambda entry: _descending(entry.seconds(now)))
-    return sorted(newest_first, key=lambda entry: _descending(entry.status.metrics.get(sort)))
+
+    def key(entry: Entry) -> tuple[Any, ...]:
+        if sort == _CREATED:
+            return ()
+        if sort == _TASK:
+            return not entry.is_job, entry.status.identity.task
+        return _descending(entry.seconds(now) if sort == _DURATION else entry.status.metrics.get(sort))
+
+    return sorted(entries, key=lambda entry: (entry.demo is None, key(entry), -entry.status.created))
 
 
 def check_sort(sort: str, entries: Iterable[Entry], metrics: Sequence[str]) -> None:
@@ -207,13 +212,14 @@ def metric_names(entries: Iterable[Entry]) -> list[str]:
 def rows(entries: Sequence[Entry], metrics: Sequence[str], now: float, *, namespaces: bool) -> list[list[str]]:
     """Return the header and a row for each entry.
 
-    Columns that would be empty are left out: the namespace unless `namespaces`, Workflows and pipelines if there are
-    none. Each of `metrics` adds a column.
+    Columns that would be empty are left out: the namespace unless `namespaces`; Workflows, pipelines and demos if there
+    are none. Each of `metrics` adds a column.
     """
     used = {
         "NAMESPACE": namespaces,
         "WORKFLOW": any(entry.workflow for entry in entries),
         "TRIGGER": any(entry.trigger for entry in entries),
+        "DEMO": any(entry.demo for entry in entries),
         "PIPELINE": any(entry.status.identity.pipeline for entry in entries),
     }
     columns = [i for i, name in enumerate(_COLUMNS) if used.get(name, True)]
@@ -232,6 +238,8 @@ def summary(entry: Entry, metrics: Sequence[str], now: float) -> dict[str, objec
         "attempt": identity.attempt if entry.is_job else None,
         "pipeline": identity.pipeline,
         "trigger": entry.trigger or None,
+        "demo": entry.demo is not None,
+        "picture": entry.demo.picture or None if entry.demo else None,
         "state": status.state.value,
         "reason": status.reason,
         "message": status.message,
@@ -254,6 +262,7 @@ def _row(entry: Entry, now: float) -> list[str]:
         clean(identity.run),
         clean(identity.pipeline) or "-",
         entry.trigger,
+        "demo" if entry.demo else "-",
         clean(identity.task) or "-",
         str(identity.attempt) if entry.is_job else "-",
         status.state.value,

@@ -7,6 +7,7 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from tfsteps.console.errors import CommandError
+from tfsteps.runs.demo import Mark
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.pipeline_record import PipelineRecord, StepRecord
 from tfsteps.runs.status import Status
@@ -26,6 +27,10 @@ class Job(Protocol):
     @property
     def workflow(self) -> str:
         """The name of the Workflow that it belongs to; empty = none."""
+
+    @property
+    def demo(self) -> Mark | None:
+        """The mark of a demo; None = it is none."""
 
 
 JobT = TypeVar("JobT", bound=Job)

@@ -14,6 +14,7 @@ from tfsteps.console.confirmation import confirmed
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say
 from tfsteps.engines.compiled import Compiled
+from tfsteps.runs.demo import Mark
 from tfsteps.runs.pipeline_record import LocalSubmission as Recorded
 from tfsteps.schedule import Schedule
 from tfsteps.spec.spelling import nearest
@@ -39,6 +40,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
         scheduler: What starts the runs of a schedule on Argo; None = a CronWorkflow, or the janitor if only that can.
         replace: Whether the earlier manual runs of the pipeline are removed first.
         yes: Whether a schedule that exists is updated without a question.
+        demo: The mark of the run or the schedule; None = as it is compiled.
     """
 
     compiled: Compiled
@@ -61,6 +63,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     wait: bool
     yes: bool
     replace: bool
+    demo: Mark | None = None
 
 
 class Rerun(msgspec.Struct, frozen=True, kw_only=True):

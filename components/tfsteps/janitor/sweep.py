@@ -17,6 +17,7 @@ from tfsteps.kube.errors import ApiError, Stopped
 from tfsteps.kube.logs import PODS
 from tfsteps.kube.metadata import metadata_of
 from tfsteps.kube.resource import Resource
+from tfsteps.runs.demo import mark_of
 from tfsteps.runs.events import ReplicaName, replicas_of
 from tfsteps.runs.identity import ATTEMPT, MANAGED_BY, RUN_ID, TASK
 from tfsteps.systems.kubernetes.dependents import apply
@@ -36,6 +37,7 @@ class Count(msgspec.Struct):
         jobs: How many were looked at.
         due: How many of those, or of their pods, were to be deleted or stopped.
         failures: How many actions failed; each was reported.
+        demos: How many jobs were kept although something was due, because they are demos.
         served: How many kinds of job the cluster serves.
         what: What was looked at.
         act: What is done with it.
@@ -46,6 +48,7 @@ class Count(msgspec.Struct):
     jobs: int = 0
     due: int = 0
     failures: int = 0
+    demos: int = 0
     served: int = 0
     what: str = "jobs"
     act: str = "deletions"
@@ -59,7 +62,8 @@ class Count(msgspec.Struct):
     def __str__(self) -> str:
         """Return it as people read it."""
         failed = f", {self.failures} failed" if self.failures else ""
-        return f"{self.jobs} {self.what} looked at, {self.due} {self.act} due{failed}"
+        kept = f", {self.demos} kept as demos" if self.demos else ""
+        return f"{self.jobs} {self.what} looked at, {self.due} {self.act} due{kept}{failed}"
 
 
 class PlatformSweep(Protocol):
@@ -164,7 +168,11 @@ class Sweep:
 
     def _due(self, kind: JobKind, item: _Item, runs: AbandonedRuns, has_pods: Callable[[], bool]) -> Due | None:
         why = functools.partial(runs.why_abandoned, item)
-        return due(kind, item, self._now(), why_abandoned=why, has_pods=has_pods, default=self._default)
+        action = due(kind, item, self._now(), why_abandoned=why, has_pods=has_pods, default=self._default)
+        if action and mark_of(item):
+            self.count.demos += 1
+            return None
+        return action
 
     def _now(self) -> float:
         """Return the API server's time; -inf if it is not known, by which no time has passed."""

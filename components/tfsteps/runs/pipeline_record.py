@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from tfsteps.json_errors import NOT_READABLE
+from tfsteps.runs.demo import Mark
 from tfsteps.runs.events import State
 from tfsteps.runs.store import AttemptFolder, make_private, open_private, pipeline_folder, run_folder
 
@@ -94,6 +95,7 @@ class PipelineRecord(msgspec.Struct, kw_only=True):
         steps: The tries of its steps in the order of their starts; empty if none has started, or it was recorded before
             tfsteps recorded steps.
         workflow: The name of its Workflow on a cluster; empty = it ran on this machine.
+        demo: The mark of a demo; None = it is none.
     """
 
     run: str
@@ -104,6 +106,7 @@ class PipelineRecord(msgspec.Struct, kw_only=True):
     ended: float | None = None
     steps: list[StepRecord] = []
     workflow: str = ""
+    demo: Mark | None = None
 
     def write(self) -> None:
         """Replace the record in the run folder as a whole. OSError if that fails."""

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from tfsteps.runs import store
+from tfsteps.runs import demo, store
 from tfsteps.runs.store import AttemptFolder
 
 _PIPELINE = "its pipeline is running; press Ctrl-C in its terminal, or wait for its end"
@@ -24,11 +24,11 @@ _REMOVED = ".removed-"  # `store.quote` returns no name that begins with a dot
 
 
 class InUseError(Exception):
-    """A run cannot be removed: a process uses it, or may use it on another machine.
+    """A run cannot be removed: a process uses it, or may use it on another machine, or it is a demo.
 
     Attributes:
         run: Id of the run.
-        why: What uses it, and how to stop that; a clause.
+        why: What uses it, and how to stop that, or how to remove a demo; a clause.
     """
 
     def __init__(self, run: str, why: str) -> None:
@@ -59,12 +59,20 @@ def contains(run: str, path: str) -> bool:
     return any(pathlib.Path(path).is_relative_to(folder) for folder in _folders(run))
 
 
-def check_unused(run: str) -> None:
+def check_unused(run: str, *, demos: bool = False) -> None:
     """Raise InUseError if a launcher or the local pipeline engine uses the run, or may use it on another machine.
 
-    OSError if a file cannot be read.
+    Unless `demos`, also if it is a demo. OSError if a file cannot be read.
     """
+    if not demos:
+        check_changeable(run)
     _check(run, *_folders(run))
+
+
+def check_changeable(run: str) -> None:
+    """Raise InUseError if the run is a demo."""
+    if demo.read(store.run_folder(run)):
+        raise InUseError(run, f"it is a demo, and demos are read-only; `tfsteps rm --demo {run}` removes it")
 
 
 def check_pipeline(run: str) -> None:
@@ -72,16 +80,19 @@ def check_pipeline(run: str) -> None:
     _check_released(run, store.pipeline_folder(run), _PIPELINE)
 
 
-def remove(run: str, task: str = "") -> None:
+def remove(run: str, task: str = "", *, demos: bool = False) -> None:
     """Remove a run, and what an interrupted removal left of any run. A run that does not exist is not an error.
 
     With `task` only the attempts at it, but the whole run if nothing else is left of it. Symbolic links are removed,
     not followed.
 
     Raises:
-        InUseError: A launcher or the pipeline engine uses the run, or may use it; nothing was removed.
+        InUseError: A launcher or the pipeline engine uses the run, or may use it, or it is a demo and `demos` is not
+            set; nothing was removed.
         OSError: Something could not be renamed or deleted. What could be deleted is deleted.
     """
+    if not demos:
+        check_changeable(run)
     if task:
         check_pipeline(run)
         if not store.pipeline_folder(run).exists() and not _other_tasks(run, task):

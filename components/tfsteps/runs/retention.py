@@ -21,7 +21,7 @@ class RunRecords(msgspec.Struct, frozen=True):
         statuses: The status of each attempt that can be read.
         pipeline: The record of its pipeline; None = it is no pipeline of this machine.
         problem: Why its records do not show whether it has ended; empty = they do.
-        in_use: What uses it on this machine, a clause; empty = nothing.
+        in_use: What uses it on this machine, or that it is a demo; a clause; empty = nothing.
     """
 
     run: str
@@ -56,12 +56,12 @@ class RetentionDecision(msgspec.Struct, frozen=True):
     kept: str = ""
 
 
-def read_records(run: str) -> RunRecords:
-    """Return the records of a run."""
+def read_records(run: str, *, demos: bool = False) -> RunRecords:
+    """Return the records of a run. A demo counts as in use, unless `demos`."""
     statuses: list[Status] = []
     problem, in_use = "", ""
     try:
-        check_unused(run)
+        check_unused(run, demos=demos)
         for attempt in store.attempts(run):
             try:
                 statuses.append(attempt.status())

@@ -153,6 +153,8 @@ class ClusterBackend:
     def stop(self, jobs: Sequence[ClusterJob], *, now: bool) -> None:
         """Delete the job objects, and wait until their pods are gone."""
         running = [job for job in jobs if not job.status.state.terminal]
+        for job in running:  # all, before anything is stopped
+            job.check_changeable()
         for job in running:
             self._runs.stop(job, now=now)
         for job in jobs:

@@ -17,7 +17,14 @@ _RESUMABLE = {State.SUSPENDED, State.QUEUED}
 
 
 def set_paused(runs: ClusterRuns, jobs: Sequence[ClusterJob], place: Place, *, paused: bool) -> None:
-    """Pause or resume those of a run's jobs that can be. CommandError if none can, before anything is changed."""
+    """Pause or resume those of a run's jobs that can be. Errors are raised before anything is changed.
+
+    Raises:
+        CommandError: None can be.
+        DemoError: One is a demo.
+    """
+    for job in jobs:
+        job.check_changeable()
     problems = {job.status.uid: next(_problems(job, paused=paused), "") for job in jobs}
     able = [job for job in jobs if not problems[job.status.uid]]
     refusals = [f"task {job.status.identity.task} {why}" for job in jobs if (why := problems[job.status.uid])]

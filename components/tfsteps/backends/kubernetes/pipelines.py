@@ -9,6 +9,7 @@ from tfsteps.engines.engine_objects import EngineObjects
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.logs import PODS
+from tfsteps.runs.demo import mark_of
 from tfsteps.runs.events import State
 from tfsteps.runs.graph import Node, NodeKind
 from tfsteps.runs.identity import RUN_ID, STEP, label_value
@@ -70,6 +71,7 @@ def _record(run: str, workflow: str, pods: Sequence[_Item], objects: EngineObjec
         created=created,
         ended=max(node.ended or created for node in nodes),
         workflow=workflow,
+        demo=mark_of(pods[-1]),
     )
 
 

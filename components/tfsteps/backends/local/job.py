@@ -3,6 +3,7 @@
 import msgspec
 
 from tfsteps.answer import Answer
+from tfsteps.runs.demo import Mark, read
 from tfsteps.runs.status import Status
 from tfsteps.runs.store import AttemptFolder
 
@@ -28,3 +29,7 @@ class LocalAttempt(msgspec.Struct, frozen=True):
     @property
     def workflow(self) -> str:
         return ""
+
+    @property
+    def demo(self) -> Mark | None:
+        return read(self.attempt.folder.parents[1])

@@ -51,7 +51,7 @@ def clear(
     """Remove everything of a run, or of one task of it, ended or not: jobs, pods, services, TensorBoards and records.
 
     Running jobs are stopped. Without --on, the records of this machine say where the run is. Workflows of an engine,
-    and output outside of the run folder, are not touched.
+    and output outside of the run folder, are not touched. Demos are read-only.
     """
     explicit = Place(on or Location.KUBERNETES, context, namespace) if on or context or namespace else None
     if explicit and explicit.on == Location.LOCAL:
@@ -119,8 +119,12 @@ def contents(scope: Scope, explicit: Place | None, on: str | None, context: str)
         context: Context of the kubeconfig for the places of the records; empty = the current one.
 
     Raises:
-        CommandError: A place cannot be asked.
+        CommandError: A place cannot be asked, or a part of the run is a demo.
     """
+    try:
+        removal.check_changeable(scope.run)
+    except removal.InUseError as error:
+        raise CommandError(str(error)) from error
     from tfsteps.cli.clearing import clearing  # noqa: PLC0415  it imports the client of clusters
 
     run, task, own = scope

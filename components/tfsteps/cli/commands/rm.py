@@ -26,23 +26,24 @@ def rm(
         ),
     ],
     *,
+    demos: Annotated[bool, typer.Option("--demo", help="Remove them also if they are demos.")] = False,
     dry_run: DryRun = False,
 ) -> None:
     """Remove runs of this machine: their status, logs, reports, and outputs in the run folder.
 
-    A run whose launcher is running is not removed; stop it first. Output outside of the run folder, and jobs on
-    clusters, are not touched; `tfsteps clear` removes everything of a run.
+    A run whose launcher is running is not removed; stop it first. Demos are read-only. Output outside of the run
+    folder, and jobs on clusters, are not touched; `tfsteps clear` removes everything of a run.
     """
     backend = LocalBackend()
     names = list(dict.fromkeys(map(backend.resolve_id, runs)))
-    records = [read_records(name) for name in names]
+    records = [read_records(name, demos=demos) for name in names]
     for record in records:  # all, before anything is removed
         if record.in_use:
             raise CommandError(f"run {record.run} cannot be removed: {record.in_use}; nothing was removed")
     errors = []
     for record in records:
         extent = removal.extent(record.run)
-        if not dry_run and (error := remove(record.run)):
+        if not dry_run and (error := remove(record.run, demos=demos)):
             errors.append(error)
             continue
         removed = outcome(record.run, dry_run=dry_run)
@@ -59,11 +60,11 @@ def outcome(run: str, *, dry_run: bool) -> str:
     return f"{clean(run)} {'would be removed' if dry_run else 'removed'}"
 
 
-def remove(run: str, task: str = "") -> str:
+def remove(run: str, task: str = "", *, demos: bool = False) -> str:
     """Remove a run, or the attempts at a task of it. Return what failed, for `fail`; empty = nothing."""
     try:
-        removal.remove(run, task)
-    except removal.InUseError as error:  # it was started meanwhile
+        removal.remove(run, task, demos=demos)
+    except removal.InUseError as error:  # it was started, or marked as a demo, meanwhile
         return str(error)
     except OSError as error:
         return f"run {run} cannot be removed completely: {error}"

@@ -9,12 +9,14 @@ from typer.core import TyperCommand
 from tfsteps.api import job_input
 from tfsteps.api.job_input import COMMAND_LINE, JobOptions, split_command
 from tfsteps.api.plan import choose, make_plan
+from tfsteps.cli.demo_options import Demo, Picture, demo_mark
 from tfsteps.cli.detach import detach as start_detached
 from tfsteps.cli.foreground import Display, TensorBoardChoice, run_plan
 from tfsteps.cli.place_options import Context, Namespace, Overrides, on_option
 from tfsteps.cli.plan_output import print_job_file, print_plan
 from tfsteps.console.errors import CommandError
 from tfsteps.console.outputs import OutputFormat
+from tfsteps.runs import demo as demos
 from tfsteps.runs.location import Location
 
 Detach = Annotated[
@@ -104,6 +106,8 @@ def run(
             "without one. On a cluster or platform.",
         ),
     ] = False,
+    demo: Demo = False,
+    picture: Picture = "",
     detach: Detach = False,
     dry_run: RunDryRun = False,
     output: RunOutput = OutputFormat.TEXT,
@@ -128,6 +132,11 @@ def run(
             "--adopt needs the --run-id of the job, and --on with a cluster or platform; "
             "a local job ends with its launcher"
         )
+    if (mark := demo_mark(demo, picture)) and place.on != Location.LOCAL:
+        raise CommandError(
+            "--demo marks runs of this machine; leave it out, and label the job: "
+            f"`kubectl label tfjob JOB {demos.DEMO}=true`"
+        )
     board = TensorBoardChoice(tensorboard, keep_tensorboard)
     board.check(place.on)
     options = JobOptions(workers, ps, chief, name, image, code, code_bucket)
@@ -148,5 +157,11 @@ def run(
         print_plan(plan, as_json=output is OutputFormat.JSON)
         return
     display = Display(output, timestamps)
-    ended = start_detached(plan, place, display, board) if detach else run_plan(plan, place.on, display, board)
+    if mark:
+        demos.write(plan.identity.run, mark)
+    try:
+        ended = start_detached(plan, place, display, board) if detach else run_plan(plan, place.on, display, board)
+    finally:
+        if mark:
+            demos.forget_unstarted(plan.identity.run)
     raise typer.Exit(ended)

@@ -10,6 +10,7 @@ import typer
 from tfsteps.cli.commands.compile import PipelineName
 from tfsteps.cli.compiled import check, load_or_compile, macro_warnings
 from tfsteps.cli.completion import complete_engine
+from tfsteps.cli.demo_options import Demo, Picture, demo_mark
 from tfsteps.cli.schedule_options import CronText, Interval, ScheduleFile, Timezone, chosen, print_fires
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import warn
@@ -94,6 +95,8 @@ def submit(
             help="Remove earlier manual runs of this pipeline first, running ones too; never those of a schedule.",
         ),
     ] = False,
+    demo: Demo = False,
+    picture: Picture = "",
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Update a schedule that exists, without a question.")
     ] = False,
@@ -148,6 +151,7 @@ def submit(
         wait=wait,
         yes=yes,
         replace=replace,
+        demo=demo_mark(demo, picture),
     )
     if when:
         if chosen_engine.fire_times is None:

@@ -8,6 +8,7 @@ from tfsteps.console.messages import say
 from tfsteps.engines.argo.workflow import WORKFLOWS, trigger_of
 from tfsteps.kube.client import Api
 from tfsteps.launcher.exit_codes import ExitCode
+from tfsteps.runs.demo import check_changeable
 from tfsteps.runs.identity import MANUAL, PIPELINE, TRIGGER
 from tfsteps.systems import registry
 from tfsteps.systems.kubernetes.cleanup.clear import RunObjects
@@ -20,11 +21,15 @@ def clear_manual(api: Api, namespace: str, labels: Mapping[str, str]) -> None:
 
     Raises:
         CommandError: They are not gone in time; nothing is to be submitted then.
+        DemoError: One of them, or of their jobs, is a demo; nothing was removed.
         ApiError: The cluster refuses it.
     """
     selector = f"{TRIGGER}={MANUAL},{PIPELINE}={labels[PIPELINE]}"
-    items = api.iterate(WORKFLOWS, namespace, labelSelector=selector)
-    runs = {item["metadata"]["name"]: item["metadata"]["uid"] for item in items if trigger_of(item) == MANUAL}
+    items = [item for item in api.iterate(WORKFLOWS, namespace, labelSelector=selector) if trigger_of(item) == MANUAL]
+    runs = {item["metadata"]["name"]: item["metadata"]["uid"] for item in items}
+    for item in items:  # all, before anything is removed
+        check_changeable(WORKFLOWS, item)
+        RunObjects(api, registry.kinds(), namespace, item["metadata"]["uid"]).list()
     for name, uid in runs.items():
         say(f"removing the manual run {name}")
         api.delete(WORKFLOWS, namespace, name, uid)

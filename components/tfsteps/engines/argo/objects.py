@@ -18,6 +18,7 @@ from tfsteps.kube.credentials import AccessError
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.resource import Resource
 from tfsteps.launcher.exit_codes import ExitCode
+from tfsteps.runs.demo import check_changeable
 from tfsteps.runs.identity import spec_hash
 from tfsteps.systems.kubernetes.system import SPEC_HASH
 
@@ -170,11 +171,15 @@ def _existing(api: Api, item: _Object, namespace: str) -> dict[str, Any]:
 
 
 def _difference(api: Api, existing: _Object, item: _Object, namespace: str) -> str:
-    """Return how an existing object would change, as the API server says; empty = it is from the same submission."""
+    """Return how an existing object would change, as the API server says; empty = it is from the same submission.
+
+    CommandError if it must not change: it is a demo, or the API server refuses it.
+    """
     if _hash(existing) == _hash(item):
         return ""
     name = item["metadata"]["name"]
     with _refusals(f"{_name(item)} cannot be updated in {namespace}"):
+        check_changeable(RESOURCES[item["kind"]], existing)
         after = api.patch(RESOURCES[item["kind"]], namespace, name, _patch(existing, item), dry_run=True)
     title = f"{_name(item)} in {namespace}"
     lines = difflib.unified_diff(_lines(existing), _lines(after), f"{title}, now", f"{title}, then", lineterm="")

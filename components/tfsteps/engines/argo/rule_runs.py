@@ -10,7 +10,7 @@ meanwhile, the write is refused, and the next pass decides again.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -23,6 +23,7 @@ from tfsteps.kube.answers import CUT
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError, Stopped
 from tfsteps.kube.metadata import Metadata, metadata_of
+from tfsteps.runs.demo import mark_of
 from tfsteps.runs.identity import PREFIX, SCHEDULED, TRIGGER
 from tfsteps.schedule import Schedule
 from tfsteps.schedule.janitor import ACCEPTED, PAUSED, SELECTOR, STATE, read, state_of
@@ -61,6 +62,7 @@ class DatedRun(msgspec.Struct, frozen=True):
         state: Its phase; None = it cannot be read.
         held: Whether it is suspended until its date is recorded.
         created: Seconds since the epoch; None = it does not say.
+        demo: Whether it is a demo, which no rule deletes or stops.
     """
 
     name: str
@@ -68,6 +70,7 @@ class DatedRun(msgspec.Struct, frozen=True):
     state: RunState | None
     held: bool
     created: float | None
+    demo: bool = False
 
 
 def keep_schedules(api: Api, namespace: str, say: Callable[[str], object], dry_run: bool, /) -> Kept:
@@ -152,7 +155,8 @@ def _date(metadata: Metadata, uid: str) -> int | None:
 def _run(item: Mapping[str, Any], metadata: Metadata) -> DatedRun:
     state = None if CUT in item else PHASES.get((item.get("status") or {}).get("phase") or "")
     held = HELD in (metadata.annotations or {})
-    return DatedRun(metadata.name, metadata.uid, state, held, seconds(metadata.creation_timestamp))
+    created = seconds(metadata.creation_timestamp)
+    return DatedRun(metadata.name, metadata.uid, state, held, created, mark_of(item) is not None)
 
 
 def decision_of(item: Mapping[str, Any], schedule: Schedule, runs: Mapping[int, DatedRun], now: float) -> DueRuns:
@@ -260,14 +264,17 @@ class _Schedule:
         for date, run in needless.items():
             self._delete(date, run, "which has not started, deleted: it is not due any more")
         self._report(decision)
-        for date in () if error else decision.stop:
+        for date in () if error else self._without_demos(decision.stop):
             self._change(date, "stopped: newer runs replace it", {"spec": {"shutdown": "Stop"}})
         self._release(state, workflow["spec"].get("suspend"))  # those of a pass that ended before it did so, too
-        for date in decision.remove:
+        for date in self._without_demos(decision.remove):
             self._delete(date, self._runs[date], "deleted: `history` keeps fewer runs")
         if error:
             raise error
         return len(created)
+
+    def _without_demos(self, dates: Iterable[int]) -> list[int]:
+        return [date for date in dates if not self._runs[date].demo]
 
     def _release(self, state: RuleState, suspend: bool | None) -> None:
         """Let the runs start whose dates are recorded; `suspend` is what the Workflow itself has."""

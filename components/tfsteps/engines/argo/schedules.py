@@ -25,6 +25,7 @@ from tfsteps.engines.schedules import (
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.resource import Resource
+from tfsteps.runs import demo
 from tfsteps.runs.identity import MANUAL, TRIGGER, label_value
 from tfsteps.schedule import Schedule, cronjob, janitor
 from tfsteps.schedule.argo import schedule_of
@@ -52,7 +53,7 @@ def open_schedules(place: SchedulePlace) -> Iterator["ClusterSchedules"]:
 
 
 class ClusterSchedules:
-    """The schedules of a namespace, empty = of all. See `Schedules`."""
+    """The schedules of a namespace, empty = of all. See `Schedules`. What changes one raises DemoError for a demo."""
 
     def __init__(self, api: Api, namespace: str) -> None:
         """Send no request yet."""
@@ -77,6 +78,7 @@ class ClusterSchedules:
         return [*(_state(resource, item, started[resource], manual) for resource, item in crons), *states]
 
     def set_paused(self, state: ScheduleState, *, paused: bool) -> None:
+        self._object(state)
         body: dict[str, Any] = {"metadata": {"uid": state.id}, "spec": {"suspend": paused}}
         if state.kind == CONFIG_MAPS.kind:
             marks: dict[str, str | None] = {PAUSED: "true" if paused else None}
@@ -104,7 +106,15 @@ class ClusterSchedules:
                 yield f"run {run.name} ({run.outcome})"
 
     def delete(self, state: ScheduleState) -> None:
-        """Delete the schedule first: if this is interrupted, no run starts without the objects that it needs."""
+        """Delete the schedule first: if this is interrupted, no run starts without the objects that it needs.
+
+        Its runs go with it, so none of them may be a demo.
+        """
+        self._object(state)
+        names = {run.name for run in state.runs if not run.manual}
+        for item in self._listed(WORKFLOWS, labelSelector=demo.SELECTOR) or []:
+            if item["metadata"]["namespace"] == state.namespace and item["metadata"]["name"] in names:
+                demo.check_changeable(WORKFLOWS, item)
         dependents = self._dependents(state)
         self._api.delete(RESOURCES[state.kind], state.namespace, state.name, state.id)
         for resource, item in dependents:
@@ -126,11 +136,22 @@ class ClusterSchedules:
                     found.append((resource, item))
         return found
 
-    def _workflow(self, state: ScheduleState) -> dict[str, Any]:
-        """Return metadata and spec of the Workflow that a schedule runs. CommandError if it was replaced meanwhile."""
+    def _object(self, state: ScheduleState) -> dict[str, Any]:
+        """Return the object of a schedule as it is now.
+
+        Raises:
+            CommandError: It was replaced meanwhile.
+            DemoError: It is a demo.
+        """
         item = self._api.get(RESOURCES[state.kind], state.namespace, state.name)
         if item["metadata"]["uid"] != state.id:
             raise CommandError(f"{state.kind} {state.name} was replaced meanwhile; run the same command again")
+        demo.check_changeable(RESOURCES[state.kind], item)
+        return item
+
+    def _workflow(self, state: ScheduleState) -> dict[str, Any]:
+        """Return metadata and spec of the Workflow that a schedule runs."""
+        item = self._object(state)
         if state.kind == CRON_WORKFLOWS.kind:
             return {"metadata": item["spec"].get("workflowMetadata"), "spec": item["spec"]["workflowSpec"]}
         data = self._api.get(CONFIG_MAPS, state.namespace, state.name)["data"]

@@ -23,6 +23,7 @@ from tfsteps.kube.client import Api
 from tfsteps.kube.credentials import AccessError
 from tfsteps.kube.errors import ApiError
 from tfsteps.launcher.exit_codes import ExitCode
+from tfsteps.runs.demo import mark_of, without_mark
 from tfsteps.runs.identity import MANUAL, PIPELINE, SCHEDULED, TRIGGER, label_value
 from tfsteps.schedule import Schedule, argo, cronjob, janitor, submitter
 from tfsteps.schedule.fires import fire_times as schedule_times
@@ -108,8 +109,13 @@ def _refuse_second_scheduler(api: Api, item: Mapping[str, Any], default: str) ->
 
 
 def _manifests(submission: Submission, runs: RunSettings = NO_SETTINGS) -> list[dict[str, Any]]:
-    """Return the objects to create; the Workflow in them is kept as `runs` says."""
-    manifest = retained(_manifest(submission), runs)
+    """Return the objects to create; the Workflow in them is kept as `runs` says, but a demo for ever.
+
+    Of a schedule, the schedule itself is the demo and not its runs, so that its history stays limited.
+    """
+    manifest = _manifest(submission)
+    if not (manifest["kind"] == WORKFLOWS.kind and mark_of(manifest)):
+        manifest = retained(manifest, runs)
     if manifest["kind"] == "CronWorkflow":
         if submission.when:
             raise CommandError(
@@ -119,6 +125,13 @@ def _manifests(submission: Submission, runs: RunSettings = NO_SETTINGS) -> list[
     when = submission.when
     if when is None:
         return [manifest]
+    mark = submission.demo or mark_of(_single(submission.compiled))
+    scheduled = _scheduled(submission, when, manifest)
+    return [{**item, "metadata": mark.put(item["metadata"])} for item in scheduled] if mark else scheduled
+
+
+def _scheduled(submission: Submission, when: Schedule, manifest: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the objects of a schedule of a Workflow."""
     name = submission.name or submission.compiled.name
     if len(name) > argo.NAME_LENGTH:
         raise CommandError(f"name {name!r} is longer than {argo.NAME_LENGTH} characters; give a shorter --name")
@@ -174,7 +187,19 @@ def _manifest(submission: Submission) -> dict[str, Any]:
         trigger = SCHEDULED if submission.when else MANUAL
         ours = {PIPELINE: label_value(submission.compiled.name), TRIGGER: trigger}
         metadata["labels"] = {**(metadata.get("labels") or {}), **ours}
-    return manifest
+    return _marked(manifest, submission)
+
+
+def _marked(manifest: dict[str, Any], submission: Submission) -> dict[str, Any]:
+    """Return a manifest with the mark of a demo, if it is one; of a Workflow also its pods, whose jobs get it, too."""
+    mark = submission.demo or mark_of(manifest)
+    if mark is None or submission.when:
+        return {**manifest, "metadata": without_mark(manifest["metadata"])}
+    marked = {**manifest, "metadata": mark.put(manifest["metadata"])}
+    if manifest["kind"] == WORKFLOWS.kind:
+        spec = manifest["spec"]
+        marked["spec"] = {**spec, "podMetadata": mark.put(spec.get("podMetadata") or {})}
+    return marked
 
 
 def _single(compiled: Compiled) -> dict[str, Any]:

@@ -28,7 +28,8 @@ from tfsteps.kube.client import Api
 from tfsteps.kube.credentials import AccessError
 from tfsteps.kube.errors import ApiError
 from tfsteps.launcher.exit_codes import ExitCode
-from tfsteps.runs.identity import MANUAL, TRIGGER, spec_hash
+from tfsteps.runs.demo import DEMO
+from tfsteps.runs.identity import MANUAL, RUN_ID, TRIGGER, spec_hash
 from tfsteps.schedule import kubeflow
 from tfsteps.schedule.types import utc
 from tfsteps.spec import SpecError
@@ -57,6 +58,11 @@ def submit(submission: Submission) -> int:
     arguments = _arguments(submission, now)
     if problems := lint.lint_messages(submission.compiled.text, arguments["params"]):
         raise LintError(submission.compiled.source, problems)
+    if submission.demo:
+        raise CommandError(
+            "--demo is for Argo: the API of Kubeflow Pipelines sets no label of a run's Workflow; leave it out, and "
+            f"label the jobs of the run: `kubectl label tfjobs -l {RUN_ID}=RUN {DEMO}=true`"
+        )
     if submission.dry_run:
         print_yaml([arguments])
         return ExitCode.SUCCEEDED

@@ -22,6 +22,10 @@ def submit(submission: Submission) -> int:
     """
     if submission.dry_run:
         raise CommandError("--dry-run does not apply to a local run; `tfsteps compile` shows the pipeline")
+    if submission.demo:
+        raise CommandError(
+            "--demo does not apply to a pipeline of this machine; `tfsteps run JOB --demo` marks one job"
+        )
     arguments = typed(submission.parameters, definitions(submission.compiled))
     board = {"tensorboard": submission.tensorboard, "keep_tensorboard": submission.keep_tensorboard}
     return _run(submission.compiled, arguments, submission.installed, submission.folder, **board)

@@ -42,7 +42,7 @@ _REASONS: Mapping[str, str] = {
     "node_selector": "cube-studio itself ignores it; write `kinds` of the platform settings",
     "resource_rdma": "write it into `pod` of the job, or into the template",
     "project": "the namespace, nodes and pull secrets of a project are platform settings",
-    "parameter": "pictures and the mark of a demo are of cube-studio's pages",
+    "parameter": "mark a demo at submission: `tfsteps submit --demo --picture URL`",
     "schedule_type": "a schedule is a file of its own: `tfsteps submit FILE --schedule schedule.yaml`",
     "cron_time": "write it as `cron` of a schedule file",
     "alert_status": "notifications are `notify` of a job",

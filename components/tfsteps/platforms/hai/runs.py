@@ -76,6 +76,10 @@ class HaiRun(msgspec.Struct, frozen=True):
         return schema.workflow(self.task)[1]
 
     @property
+    def demo(self) -> None:
+        """No task of HAI is a demo: it has no labels that could be changed later."""
+
+    @property
     def chain(self) -> str:
         """The id of the task's chain."""
         return str(self.task["chain_id"])

@@ -18,6 +18,7 @@ from tfsteps.kube.client import Api
 from tfsteps.kube.credentials import AccessError
 from tfsteps.kube.errors import ApiError, Stopped
 from tfsteps.kube.logs import PODS
+from tfsteps.runs.demo import Mark, mark_of
 from tfsteps.runs.identity import CLUSTER, MANAGED_BY, STEP, Identity, label_value
 from tfsteps.systems.pipeline import FindPipeline, PipelineContext
 
@@ -45,6 +46,7 @@ class LauncherPod:
         unread: Why the pod could not be read; empty = it was read. Until then image and pipeline are not known.
         image: The image of the pod; None = not in its spec, or not known.
         pipeline: The pipeline that it is a step of; None = no pipeline, or not known.
+        demo: The mark of a demo, which its jobs get, too; None = it is none, or not known.
         grace_seconds: After SIGTERM, how long the launcher may ask for what it does not know.
     """
 
@@ -54,6 +56,7 @@ class LauncherPod:
         self.unread = "it was not asked for"
         self.image: LauncherImage | None = None
         self.pipeline: PipelineContext | None = None
+        self.demo: Mark | None = None
         self.grace_seconds = float(_GRACE_SECONDS - _REPORT_SECONDS)
         self._api = api
         self._name, self._find_pipeline = name, find_pipeline
@@ -98,6 +101,7 @@ class LauncherPod:
         """Take what is needed from the pod's object, and watch its pipeline."""
         self.uid = item["metadata"]["uid"]
         self._labels = item["metadata"].get("labels") or {}
+        self.demo = mark_of(item)
         self.image = _image(item)
         grace = (item.get("spec") or {}).get("terminationGracePeriodSeconds", _GRACE_SECONDS)
         self.grace_seconds = max(1.0, float(grace) - _REPORT_SECONDS)
@@ -115,6 +119,12 @@ class LauncherPod:
     def launch_elsewhere(self) -> None:
         """Note that the job is on another cluster: it has no owner, and its clients know nothing of this pod."""
         self._clients = [Api(self._api.access, patience=0, read_seconds=_ANSWER_SECONDS) for _ in range(2)]
+
+    def passed_on(self, metadata: dict[str, Any]) -> dict[str, Any]:
+        """Return the metadata of the job with its owner, and with the mark of a demo."""
+        if self.demo:
+            metadata = self.demo.put(metadata)
+        return {**metadata, "ownerReferences": [self.owner]} if self.owner else metadata
 
     @property
     def owner(self) -> Mapping[str, Any] | None:

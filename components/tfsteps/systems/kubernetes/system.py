@@ -171,10 +171,10 @@ class KubernetesSystem:
         rendered = self._rendered(job, identity, places, self._where)
         try:
             rendered.annotations.update({LAUNCHER: identity.task, CREATOR: self._creator, **recorded(job)})
+            if self._host:
+                rendered.manifest["metadata"] = self._host.passed_on(rendered.manifest["metadata"])
             if self._pipeline:
                 rendered.annotations[LAUNCHER] = self._pipeline.step
-            if self._host and self._host.owner:
-                rendered.manifest["metadata"]["ownerReferences"] = [self._host.owner]
             if self.cluster.name:
                 owner = self._pipeline.owner if self._pipeline else {}
                 home = Home(self.cluster.home.access.cluster_id, self.cluster.home_namespace, owner)

@@ -163,6 +163,19 @@ def test_history_and_a_deadline(start):
     assert (dates(cluster), cluster.results[day(5)]) == ([1, 2, 3], "missed")
 
 
+def test_no_rule_deletes_or_stops_a_demo(start):
+    cluster = start(history={"successful": 0}, concurrency="replace", catch_up=True)
+    passes(cluster)
+    for run in cluster.objects["workflows"].values():
+        run["metadata"]["labels"]["tfsteps.dev/demo"] = "true"
+    passes(cluster)  # a newer run does not replace it
+    assert [run["spec"].get("shutdown") for run in cluster.objects["workflows"].values()] == [None, None]
+    for number in (1, 2):
+        cluster.end(day(number), "Succeeded")
+    cluster.keep()
+    assert [*cluster.objects["workflows"]] == [f"nightly-{day(1)}"]
+
+
 def test_a_paused_schedule_starts_nothing_and_a_change_gives_up_what_waits(start):
     cluster = start(catch_up=True)
     cluster.annotate(**{janitor.PAUSED: "true"})

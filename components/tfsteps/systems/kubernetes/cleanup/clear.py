@@ -9,6 +9,7 @@ from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.logs import PODS
 from tfsteps.kube.resource import Resource
+from tfsteps.runs.demo import check_changeable
 from tfsteps.runs.identity import MANAGED_BY, RUN_ID, TASK, label_value
 from tfsteps.systems.kubernetes.job_kind import JobKind
 from tfsteps.systems.kubernetes.permissions import JOBS, SERVICES
@@ -75,6 +76,7 @@ class RunObjects:
         Pods of a Workflow are not among them: they belong to its engine.
 
         Raises:
+            DemoError: One of them is a demo.
             ApiError: The server refuses all of them, or does not answer.
         """
         self.unseen, errors = [], []
@@ -96,13 +98,20 @@ class RunObjects:
         return [item for item, task in found if task in tasks]
 
     def delete(self, item: RunObject) -> None:
-        """Delete an object, if it still has its uid and the labels of the run. ApiError if that is refused."""
+        """Delete an object, if it still has its uid and the labels of the run.
+
+        Raises:
+            DemoError: It is a demo now.
+            ApiError: The server refuses that, or does not answer.
+        """
         try:
-            meta = self._api.get(item.resource, item.namespace, item.name)["metadata"]
+            now = self._api.get(item.resource, item.namespace, item.name)
         except ApiError as error:
             if error.missing:
                 return
             raise
+        check_changeable(item.resource, now)
+        meta = now["metadata"]
         if meta["uid"] == item.uid and self._may_delete(meta.get("labels") or {}):
             self._api.delete(item.resource, item.namespace, item.name, item.uid)
 
@@ -114,6 +123,8 @@ class RunObjects:
             of_engine = resource == PODS and any(owner["kind"] == "Workflow" for owner in owners)
             labels = meta.get("labels") or {}
             if self._labels.items() <= labels.items() and not of_engine:
+                if not self._task or labels.get(TASK) in (None, self._task):
+                    check_changeable(resource, listed)
                 deleting = "deletionTimestamp" in meta
                 item = RunObject(resource, meta["namespace"], meta["name"], meta["uid"], owners, deleting)
                 yield item, labels.get(TASK)

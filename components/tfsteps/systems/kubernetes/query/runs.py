@@ -17,6 +17,7 @@ from tfsteps.kube.log_lines import Lines, Position
 from tfsteps.kube.logs import PODS, read_log
 from tfsteps.kube.resource import Resource
 from tfsteps.kube.watch import Changed, Deleted, Listed, Refused, Seen, Watch
+from tfsteps.runs.demo import Mark, check_changeable, mark_of
 from tfsteps.runs.events import State
 from tfsteps.runs.identity import CLUSTER, MANAGED_BY, PREFIX, RUN_ID, label_value
 from tfsteps.runs.status import Status
@@ -49,6 +50,15 @@ class ClusterJob(msgspec.Struct, frozen=True):
     pods: Sequence[JobPod]
     status: Status
     workflow: str
+
+    @property
+    def demo(self) -> Mark | None:
+        """The mark of a demo; None = it is none."""
+        return mark_of(self.item)
+
+    def check_changeable(self) -> None:
+        """Raise DemoError if it must not be deleted or changed."""
+        check_changeable(self.kind.resource, self.item)
 
     def deleted(self, *, stopped: bool = False) -> "ClusterJob":
         """Return the same job after its object was deleted: as `stopped`, or by its annotations."""
@@ -239,7 +249,11 @@ class ClusterRuns:
         Args:
             job: Which.
             now: Without the pods' grace period.
+
+        Raises:
+            DemoError: It is a demo: with its object, its record would be gone.
         """
+        job.check_changeable()
         resource, who = job.kind.resource, job.status
         note = {"uid": who.uid, "annotations": {STOPPED: dt.datetime.now(dt.UTC).isoformat(timespec="seconds")}}
         try:

@@ -1,0 +1,247 @@
+"""Demos on a cluster: no command and no pass of the janitor deletes or changes an object with the mark."""
+
+import copy
+
+import pytest
+import yaml
+
+from tests.unit.cli.command import tfsteps
+from tests.unit.cli.jobs_on_cluster import JOB, tfjob, write_kubeconfig
+from tests.unit.janitor.test_sweep import swept
+from tests.wire.scripted import Answer, refusal, serve
+from tests.wire.test_submit_argo import merged
+from tfsteps import spec
+from tfsteps.backends import waiting
+from tfsteps.engines.argo import manual_runs
+from tfsteps.kube import access
+from tfsteps.runs.demo import DEMO, PICTURE
+from tfsteps.runs.identity import Identity
+from tfsteps.schedule import argo, cronjob, from_plain, janitor
+from tfsteps.systems import kubeflow
+from tfsteps.systems.kubernetes.preflight import findings
+
+MANUAL = {"tfsteps.dev/trigger": "manual", "tfsteps.dev/pipeline": "nightly"}
+HOURLY, EVERY, RULED = {"cron": "0 * * * *"}, {"interval": "6h"}, {"cron": "0 * * * *", "catch_up": True}
+SPEC = {"entrypoint": "main", "templates": [{"name": "main", "container": {"image": "busybox:1.37"}}]}
+WORKFLOW = {
+    "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "metadata": {"generateName": "nightly-"}, "spec": SPEC,
+}  # fmt: skip
+PICTURE_URL = "https://example.com/mnist.png"
+
+
+def stored(item, uid=""):
+    meta = {"namespace": "ml", "resourceVersion": "1", "creationTimestamp": "2026-11-21T07:00:00Z"}
+    mark = {"annotations": {"tfsteps.dev/spec-hash": "another"}}
+    return {**item, "metadata": {**mark, **item["metadata"], **meta, "uid": uid or f"uid-{item['metadata']['name']}"}}
+
+
+def job_of_workflow():
+    return tfjob("uid-once", ("Succeeded", "True", 1))
+
+
+class Cluster:
+    """The objects of a namespace by plural and name; the requests that changed one, or would have."""
+
+    def __init__(self):
+        schedules = [
+            ("cronworkflows", argo.cron_workflow(from_plain(HOURLY), WORKFLOW, "hourly")),
+            ("configmaps", janitor.config_map(from_plain(RULED), WORKFLOW, "ruled")),
+            *(
+                (f"{item['kind'].lower()}s", item)
+                for item in cronjob.objects(from_plain(EVERY), WORKFLOW, "often", namespace="ml")
+            ),
+        ]
+        run = {"name": "hourly-1", "labels": {"workflows.argoproj.io/cron-workflow": "hourly"}}
+        run["ownerReferences"] = [{"kind": "CronWorkflow", "name": "hourly", "uid": "uid-hourly"}]
+        items = [
+            ("tfjobs", tfjob("r1", ("Running", "True", 1))),
+            ("tfjobs", job_of_workflow()),
+            ("workflows", stored({**WORKFLOW, "metadata": {"name": "once", "labels": MANUAL}})),
+            ("workflows", stored({**WORKFLOW, "metadata": run})),
+            *((plural, stored(item)) for plural, item in schedules),
+        ]
+        self.objects = {(plural, item["metadata"]["name"]): copy.deepcopy(item) for plural, item in items}
+        self.changes = []
+
+    def mark(self, plural, run, value="true"):
+        """Label an object, named by itself or by its run, and return it."""
+        for (kind, name), item in self.objects.items():
+            labels = item["metadata"].setdefault("labels", {})
+            if kind == plural and run in (name, labels.get("tfsteps.dev/run-id")):
+                labels[DEMO] = value
+                item["metadata"].setdefault("annotations", {})[PICTURE] = PICTURE_URL
+                return item
+        raise AssertionError(run)
+
+    def __call__(self, asked):
+        *_, parent, name = asked.path.split("/")
+        if "tfjobs" in (parent, name) and "/kubeflow.org/v1/" not in asked.path:
+            return refusal(404, "NotFound")
+        if asked.method == "GET" and parent in ("ml", "v1", "v1alpha1"):
+            return Answer(body={"metadata": {"resourceVersion": "1"}, "items": [*self.selected(name, asked)]})
+        if asked.method != "GET" and "dryRun" not in asked.query:
+            self.changes.append(f"{asked.method} {parent}/{name}")
+        if asked.method == "POST":
+            made = asked.body["metadata"]
+            if (name, made.get("name")) in self.objects:
+                return refusal(409, "AlreadyExists", about=made["name"])
+            filled = {"name": "made", "uid": "uid-made", "namespace": "ml", "resourceVersion": "1"}
+            return Answer(201, {**asked.body, "metadata": {**filled, **made}})
+        item = self.objects.get((parent, name))
+        if item is None:
+            return refusal(404, "NotFound", about=name)
+        if asked.method == "DELETE":
+            del self.objects[parent, name]
+        if asked.method == "PATCH" and "dryRun" not in asked.query:
+            item |= merged(item, asked.body)
+        return Answer(body=merged(item, asked.body) if asked.method == "PATCH" else item)
+
+    def selected(self, plural, asked):
+        terms = [term.partition("=") for term in asked.query.get("labelSelector", "").split(",") if term]
+        for (kind, _), item in self.objects.items():
+            labels = item["metadata"].get("labels") or {}
+            if kind == plural and all(key in labels and value in ("", labels[key]) for key, _, value in terms):
+                yield item
+
+
+@pytest.fixture
+def cluster(tmp_path, monkeypatch):
+    monkeypatch.setattr(manual_runs, "_POLL_SECONDS", 0.0)
+    monkeypatch.setattr(waiting, "POLL_SECONDS", 0.0)
+    monkeypatch.delenv("KF_PIPELINES_ENDPOINT", raising=False)
+    there = Cluster()
+    with serve(there) as server:
+        write_kubeconfig(tmp_path / "kubeconfig", server, monkeypatch)
+        there.server = server
+        yield there
+
+
+@pytest.fixture
+def workflow(tmp_path):
+    file = tmp_path / "nightly.yaml"
+    file.write_text(yaml.safe_dump(WORKFLOW))
+    return file
+
+
+COMMANDS = {  # what is marked, and the command
+    "clear": ("tfjobs", "r1", "clear r1 --on kubernetes --yes"),
+    "clear a task": ("tfjobs", "r1", "clear r1 --task mnist --on kubernetes --yes"),
+    "stop": ("tfjobs", "r1", "stop r1 --on kubernetes"),
+    "pause": ("tfjobs", "r1", "pause r1 --on kubernetes"),
+    "replace a run": ("workflows", "once", "submit FILE --replace"),
+    "replace a run whose job is marked": ("tfjobs", "uid-once", "submit FILE --replace"),
+    "update a schedule": ("cronworkflows", "hourly", "submit FILE --name hourly --every 5h --yes"),
+    "delete a schedule whose run is marked": ("workflows", "hourly-1", "schedules delete hourly --yes"),
+    **{
+        f"{action} {plural}": (plural, name, f"schedules {action} {name} --yes")
+        for action in ("pause", "resume", "run-now", "delete")
+        for plural, name in (("cronworkflows", "hourly"), ("cronjobs", "often"), ("configmaps", "ruled"))
+    },
+}
+
+
+@pytest.mark.parametrize("value", ["true", "yes", "True"])
+@pytest.mark.parametrize("case", COMMANDS)
+def test_no_command_deletes_or_changes_a_demo(cluster, workflow, case, value):
+    plural, name, line = COMMANDS[case]
+    meta = cluster.mark(plural, name, value)["metadata"]
+    code, _, err = tfsteps(*[workflow if word == "FILE" else word for word in line.split()])
+    if value != "true":  # it is not the mark
+        assert (code, bool(cluster.changes)) == (0, True), err
+        return
+    assert code == 2
+    assert f"ml/{meta['name']} is a demo, and demos are read-only" in err
+    assert f"kubectl label --namespace ml {plural}" in err
+    assert f"{meta['name']} {DEMO}-`" in err
+    assert not [change for change in cluster.changes if not change.startswith("POST")]
+    assert "POST ml/workflows" not in cluster.changes
+
+
+def test_a_demo_that_was_marked_after_the_list_is_not_cleared(cluster, monkeypatch):
+    listed = copy.deepcopy([*cluster.objects.values()])
+    cluster.mark("tfjobs", "r1")
+    monkeypatch.setattr(cluster, "selected", lambda plural, _asked: [i for i in listed if plural == "tfjobs"][:1])
+    code, _, err = tfsteps("clear", "r1", "--on", "kubernetes", "--yes")
+    assert (code, cluster.changes, "is a demo" in err) == (13, [], True)
+
+
+@pytest.mark.parametrize("value", ["true", "yes"])
+def test_the_janitor_keeps_a_demo_and_counts_it(cluster, value):
+    item = cluster.mark("tfjobs", "uid-once", value)
+    item["metadata"]["annotations"]["tfsteps.dev/keep-for"] = "1"
+    said, count = swept(cluster.server)
+    assert (len(said), count.due, count.demos) == ((0, 0, 1) if value == "true" else (1, 1, 0))
+    assert ("1 kept as demos" in str(count)) == (value == "true")
+    assert bool(cluster.changes) == (value != "true")
+
+
+@pytest.mark.parametrize("value", ["true", "yes"])
+def test_a_job_gets_the_mark_of_its_launchers_pod(cluster, monkeypatch, tmp_path, value):
+    pod = {"name": "step", "uid": "p", "labels": {DEMO: value}, "annotations": {PICTURE: PICTURE_URL}}
+    cluster.objects["pods", "step"] = stored({"metadata": pod, "spec": {}}, "p")
+    bodies, answer = [], cluster.__call__
+    cluster.server.script = lambda asked: bodies.append(asked.body) or answer(asked)
+    monkeypatch.setenv("POD_NAME", "step")
+    monkeypatch.setattr(access, "find", lambda _context: cluster.server.access())
+    monkeypatch.setattr(access, "in_cluster", lambda: True)
+    monkeypatch.setattr(findings, "findings", lambda *_: [])
+    system, job, identity = kubeflow.PLUGIN.system(), spec.parse(JOB, "job"), Identity(run="r9", task="t")
+    system.start(job, identity, system.places(job, identity, tmp_path))
+    (made,) = [body["metadata"] for body in bodies if body and body.get("kind") == "TFJob"]
+    mark = (made["labels"].get(DEMO), made["annotations"].get(PICTURE))
+    assert mark == (("true", PICTURE_URL) if value == "true" else (None, None))
+
+
+def test_runs_lists_demos_first(cluster):
+    cluster.mark("tfjobs", "uid-once")
+    code, out, err = tfsteps("runs", "--on", "kubernetes")
+    header, first, second = [line.split() for line in out.splitlines()]
+    assert (code, err, "DEMO" in header) == (0, "", True)
+    assert ("uid-once" in first, "demo" in first, "demo" in second) == (True, True, False)
+
+
+def test_the_mark_of_a_submission_is_on_the_workflow_and_on_its_pods(cluster, workflow):
+    code, out, err = tfsteps("submit", workflow, "--demo", "--picture", PICTURE_URL, "--dry-run")
+    assert code == 0, err
+    made = yaml.safe_load(out)
+    for meta in (made["metadata"], made["spec"]["podMetadata"]):
+        assert (meta["labels"][DEMO], meta["annotations"][PICTURE]) == ("true", PICTURE_URL)
+    workflow.write_text(yaml.safe_dump({**WORKFLOW, "metadata": made["metadata"]}))  # the file itself has the mark
+    assert yaml.safe_load(tfsteps("submit", workflow, "--dry-run")[1])["spec"]["podMetadata"]["labels"][DEMO] == "true"
+
+
+@pytest.mark.parametrize("scheduler", ["cronworkflow", "cronjob", "janitor"])
+def test_of_a_schedule_its_objects_are_marked_and_not_its_runs(workflow, scheduler, cluster):
+    code, out, err = tfsteps("submit", workflow, "--demo", "--every", "6h", "--scheduler", scheduler, "--dry-run")
+    assert code == 0, err
+    made = [item for item in yaml.safe_load_all(out[out.index("apiVersion") :]) if item]
+    assert {item["metadata"]["labels"].get(DEMO) for item in made} == {"true"}
+    assert out.count(DEMO) == len(made)
+
+
+def test_a_demo_is_kept_whatever_the_settings_say(cluster, workflow):
+    settings = {
+        "metadata": {"name": "tfsteps", "namespace": "ml"},
+        "data": {"settings.yaml": "runs: {keep_failed: 7d}"},
+    }
+    cluster.objects["configmaps", "tfsteps"] = settings
+    bodies = []
+    answer = cluster.__call__
+    cluster.server.script = lambda asked: bodies.append(asked.body) or answer(asked)
+    for options in ((), ("--demo",)):
+        assert tfsteps("submit", workflow, *options)[0] == 0
+    specs = [body["spec"] for body in bodies if body and body.get("kind") == "Workflow"]
+    assert ["ttlStrategy" in spec for spec in specs] == [True, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--picture", PICTURE_URL), "--picture is the picture of a demo"),
+        (("--demo", "--picture", "http://example.com/a.png"), "begins with https:// or data:image/"),
+        (("--demo", "--picture", "https://example.com/" + "a" * 9000), "at most 8192 are allowed"),
+    ],
+)
+def test_a_picture_that_cannot_be_shown(cluster, workflow, options, says):
+    code, _, err = tfsteps("submit", workflow, *options)
+    assert (code, says in err, cluster.changes) == (2, True, []), err
