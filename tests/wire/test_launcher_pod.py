@@ -328,7 +328,7 @@ def test_a_job_system_in_a_pod_finds_its_pipeline(make, monkeypatch):
         monkeypatch.setenv("POD_NAME", "step")
         monkeypatch.setattr(access, "in_cluster", lambda: True)
         monkeypatch.setattr(access, "find", lambda _context: server.access())
-        monkeypatch.setattr(job_step, "_fitting", lambda _cluster: "kubeflow")
+        monkeypatch.setattr(job_step, "_discovered_system", lambda _cluster: "kubeflow")
         system = make()
         system.note(spec.from_plain({"name": "a", "roles": {"worker": {}}}), "a", "u", JobNote.FOLLOWED)
         (change,) = [asked.body["metadata"] for asked in server.asked if asked.method == "PATCH"]

@@ -343,7 +343,7 @@ def pipeline_folder(run: str) -> pathlib.Path:
 
 
 def locked(folder: pathlib.Path) -> Lock:
-    """Create a folder and lock it until the returned lock is closed; `Attempt(folder).alive()` tells whether it is."""
+    """Create a folder and lock it until the returned lock is closed; `AttemptFolder(folder).alive()` tells if it is."""
     make_private(folder)
     return Lock(folder, wait=True)  # for `alive` of another process, which locks it for a moment
 

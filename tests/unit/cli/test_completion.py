@@ -101,7 +101,7 @@ def test_of_many_runs_few_records_are_read(monkeypatch):
     for number in range(130):
         aged(saved(run=f"r{number:03}", state=State.SUCCEEDED), number)
     read = []
-    monkeypatch.setattr(completion, "_glance", read.append)
+    monkeypatch.setattr(completion, "_status_summary", read.append)
     offers = completion.complete_run("r")
     assert [run for run, _ in offers] == [f"r{number:03}" for number in range(130)]
     assert len(read) == 100

@@ -71,7 +71,7 @@ def test_a_cluster_without_operators(kubeconfig, capsys):
     with serve([refusal(404)]) as server:
         kubeconfig(server)
         assert main(["--once"]) == 0
-    assert "knows no kind of job" in capsys.readouterr().out
+    assert "serves no supported job kind" in capsys.readouterr().out
 
 
 def test_no_cluster(kubeconfig, capsys):

@@ -117,7 +117,7 @@ def test_without_a_home_folder_an_error_says_what_to_set(monkeypatch):
 def test_the_lock_ends_with_its_process():
     code = (
         "from tfsteps.runs.store import *; from tfsteps.runs.identity import Identity; import time\n"
-        "lock = Attempt.of(Identity(run='r', task='t')).claim(); print('held', flush=True); time.sleep(600)"
+        "lock = AttemptFolder.of(Identity(run='r', task='t')).claim(); print('held', flush=True); time.sleep(600)"
     )
     with started([sys.executable, "-c", code], stdout=subprocess.PIPE) as other:
         assert other.stdout.readline() == b"held\n"

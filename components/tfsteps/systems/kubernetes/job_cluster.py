@@ -97,7 +97,7 @@ class JobCluster:
         """
         if self._chosen:
             defined = self._settings.settings if self._settings else None
-            known = defined.clusters_of(self.home_namespace).get(self._chosen) if defined else None
+            known = defined.clusters_of(self._planned_home).get(self._chosen) if defined else None
             return (known and known.namespace) or "default"
         try:
             return self._namespace or access.find(self._context).namespace
@@ -118,7 +118,7 @@ class JobCluster:
         if found.settings is not None or FEATURES["personal"].uses(job):
             from tfsteps.settings.apply import apply  # noqa: PLC0415  most jobs need neither
 
-            layers = found.settings.layers(self.home_namespace) if found.settings else ()
+            layers = found.settings.layers(self._planned_home) if found.settings else ()
             job = apply(job, layers, os.environ, found.source, options).job
         self._choose(job.other_cluster, found)
         return job
@@ -126,7 +126,7 @@ class JobCluster:
     def default(self, options: Options) -> str:
         """Return the cluster of jobs that name none; empty = that of this process. Errors as `with_settings`."""
         settings = self._read_settings(options).settings
-        layers = [layer for _, layer in settings.layers(self.home_namespace)] if settings else []
+        layers = [layer for _, layer in settings.layers(self._planned_home)] if settings else []
         fields = [part.cluster for layer in layers for part in (layer.defaults, layer.required) if part.cluster]
         return fields[-1] if fields and fields[-1] != OWN_CLUSTER else ""
 
@@ -171,7 +171,7 @@ class JobCluster:
             raise SpecError([problem], self.unset.name if self.unset else "") from error
 
     def _defined(self, found: find.Found) -> "dict[str, Cluster]":
-        return found.settings.clusters_of(self.home_namespace) if found.settings else {}
+        return found.settings.clusters_of(self._planned_home) if found.settings else {}
 
     @functools.cached_property
     def _of_settings(self) -> str:
@@ -189,6 +189,16 @@ class JobCluster:
     def home_namespace(self) -> str:
         """The namespace of the settings: the one that was chosen, unless it is a namespace of the other cluster."""
         return (not self._of_settings and self._namespace) or self.home.access.namespace
+
+    @property
+    def _planned_home(self) -> str:
+        """The namespace of the settings; `default` if no cluster is configured: a file of settings needs none."""
+        try:
+            return self.home_namespace
+        except LaunchError:
+            if self._context:  # the user chose this context
+                raise
+            return self._namespace or "default"
 
     def _access(self, name: str) -> "Access":
         """Return the address and the credentials of another cluster."""

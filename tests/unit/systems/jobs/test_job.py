@@ -202,7 +202,7 @@ def test_names_fit_where_pods_are_hosts():
     assert max(len(f"{name}-{999 if 'worker' in name else 0}") for name in names) <= 63
 
 
-def test_a_queue_would_let_in_part_of_a_job():
+def test_a_queue_would_admit_part_of_a_job():
     job = spec.from_plain({"name": "a", "image": "i", "roles": ROLES, "queue": "q"}, "test", registry.options())
     (problem,) = KIND.spec_problems(job)
-    assert "each role's Job by itself" in str(problem)
+    assert "each role's Job separately" in str(problem)
