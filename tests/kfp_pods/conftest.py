@@ -18,7 +18,7 @@ def backend(cluster, image):
         cluster.api.create(ACCOUNTS, namespace, {"metadata": {"name": "pipeline-runner"}})
         overlay = built(cluster, "kubeflow-pipelines", {})
         moved = overlay.replace("namespace: kubeflow\n", f"namespace: {namespace}\n")
-        moved = re.sub("image: tfsteps/launcher:.*", f"image: {image}", moved)
+        moved = re.sub(r"image: \S*tfsteps/launcher:.*", f"image: {image}", moved)
         moved = moved.replace("replicas: 1", "replicas: 0")  # started by the test that is about it
         cluster.kubectl("apply", "-f", "-", stdin=moved)
         yield Backend(cluster, namespace, image)
