@@ -201,7 +201,8 @@ def test_nothing_is_created_where_one_part_is_refused(cluster, place, image, fol
     text = file.read_text().replace("busybox", "BUSY box")
     file.write_text(text)
     cluster.kubectl("create", "configmap", "half", "-n", place)
-    code, _, err = tfsteps("submit", file, "--namespace", place, "--every", "1h", "--scheduler", "cronjob")
+    options = ["--namespace", place, "--every", "1h", "--scheduler", "cronjob", "--image", image]
+    code, _, err = tfsteps("submit", file, *options)
     assert (code, f"ConfigMap half already exists in {place}" in err) == (2, True)
     assert "half" not in cluster.kubectl("get", "serviceaccounts,roles,cronjobs", "-n", place, "-o", "name")
 
