@@ -13,7 +13,7 @@ from tfsteps.systems.kubernetes import fetch_code
 
 
 class Store(http.server.BaseHTTPRequestHandler):
-    """Keeps what is PUT below /code; answers each GET of a path with what is in `failures` for it first."""
+    """Keeps what is PUT below /code; answers each GET with what is in `failures` first; 200 = with half of it."""
 
     objects: dict[str, bytes]
     failures: list[int]
@@ -28,19 +28,20 @@ class Store(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self):
         """Answer with it."""
-        if self.failures:
-            self.answer(self.failures.pop(0))
-        elif content := self.objects.get(self.path):
-            self.answer(200, content)
+        content, failure = self.objects.get(self.path), self.failures.pop(0) if self.failures else 0
+        if failure and failure != 200:
+            self.answer(failure)
+        elif content:
+            self.answer(200, content, len(content) // 2 if failure else None)
         else:
             self.answer(404)
 
-    def answer(self, status, content=b""):
-        """Send an answer."""
+    def answer(self, status, content=b"", sent=None):
+        """Send an answer, and close the connection after `sent` bytes of its content."""
         self.send_response(status)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
-        self.wfile.write(content)
+        self.wfile.write(content[:sent])
 
     def log_message(self, *_):
         """Print nothing."""

@@ -7,6 +7,7 @@ Arguments: the URL of the archive, the SHA-256 of its uncompressed content, and 
 import gzip
 import hashlib
 import hmac
+import http.client
 import io
 import os
 import sys
@@ -15,6 +16,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+import zlib
 
 WAITS = (1, 3, 9)  # seconds before a request is repeated
 SECONDS = 60  # without an answer
@@ -83,7 +85,7 @@ def fetched(url: str, digest: str) -> bytes:
             plain = gzip.decompress(read(url))
             if hashlib.sha256(plain).hexdigest() != digest:
                 raise OSError("its content has another hash than the code of this job")  # noqa: TRY301
-        except (OSError, EOFError, ValueError) as error:
+        except (OSError, EOFError, ValueError, http.client.HTTPException, zlib.error) as error:  # such as half of it
             refused = isinstance(error, urllib.error.HTTPError) and error.code < 500 and error.code != 429
             if wait is None or refused:
                 raise OSError(str(error)) from error

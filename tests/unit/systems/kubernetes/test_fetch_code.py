@@ -74,6 +74,13 @@ def test_from_an_http_server_which_may_fail_at_first(source, tmp_path):
         store.failures = [503, 429]
         assert fetch(code, tmp_path / "new", waits="(0, 0)").returncode == 0
         assert (tmp_path / "new" / "train.py").exists()
+        store.failures = [200]
+        done = fetch(code, tmp_path / "whole", waits="(0,)")
+        assert (done.returncode, done.stderr) == (0, ""), "an answer that ended early is not the end"
+        store.failures = [200]
+        assert "unpacked in" in (half := fetch(code, tmp_path / "none").stderr)
+        assert "IncompleteRead" in half
+        assert "Traceback" not in half
         store.failures = [503, 503, 503]
         assert "HTTP Error 503" in fetch(code, tmp_path / "none", waits="(0, 0)").stderr
         store.failures = [403, 503]
@@ -92,7 +99,8 @@ def test_content_with_another_hash_is_not_unpacked(source, tmp_path):
         (tmp_path / "other").mkdir()
         (tmp_path / "other" / "train.py").write_text("print('another')\n")
         other = code_archive.read(code_archive.pack(tmp_path / "other").digest)
-        for content in (other, b"no archive", code_archive.read(code.digest)[:-20]):
+        whole = code_archive.read(code.digest)
+        for content in (other, b"no archive", whole[:-20], whole[:20] + bytes(20) + whole[40:]):
             store.objects[f"/code/{code.digest}.tar.gz"] = content
             done = fetch(code, tmp_path / "new")
             assert done.returncode == 1
