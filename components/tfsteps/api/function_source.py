@@ -99,6 +99,27 @@ def _is_json(value: Any) -> bool:
         return False
 
 
+def _is_literal(value: Any) -> bool:
+    """Tell whether the text of a value is the value: not that of infinity, of NumPy's numbers or of enumerations."""
+    try:
+        return type(ast.literal_eval(repr(value))) is type(value)
+    except (SyntaxError, ValueError):
+        return False
+
+
+def _submodules(node: ast.AST, name: str, module: types.ModuleType) -> Iterator[str]:
+    """Yield the modules below a module that code reaches through it: `import urllib` alone has no `urllib.request`."""
+    for inner in ast.walk(node):
+        path = ast.unparse(inner).split(".") if isinstance(inner, ast.Attribute) else []
+        below = name
+        part: object = module
+        for word in path[1:] if path[:1] == [name] == [module.__name__] else []:
+            part, below = vars(part).get(word), f"{below}.{word}"
+            if not isinstance(part, types.ModuleType) or part.__name__ != below:
+                break
+            yield below
+
+
 class _Reader:
     """Reads a function and the functions of its module that it uses.
 
@@ -153,6 +174,10 @@ class _Reader:
             raise self.error(1, f"it is defined in {inside}; define it at the top level of a module or notebook")
         node, text = self._parsed()
         self._check_decorators(node)
+        if inspect.unwrap(self.function) is not self.function:
+            raise self.error(1, "another function wraps it, which is not shipped; call the function itself")
+        if name != self.name and self.function.__globals__.get(self.name, self.function) is not self.function:
+            raise self.error(1, f"{self.name!r} is another object of its module now; rename one of them")
         self._add_used(node)
         body = "\n".join(text.splitlines()[node.lineno - 1 :])
         del self.bodies[name]  # it comes after what it uses
@@ -187,7 +212,9 @@ class _Reader:
         for inner in ast.walk(node):
             if isinstance(inner, ast.Import | ast.ImportFrom):
                 names = (
-                    [alias.name for alias in inner.names] if isinstance(inner, ast.Import) else [inner.module or "."]
+                    [alias.name for alias in inner.names]
+                    if isinstance(inner, ast.Import)
+                    else ["." * inner.level + (inner.module or "")]
                 )
                 for name in names:
                     self._check_module(name, inner.lineno)
@@ -203,6 +230,8 @@ class _Reader:
                 _Reader(value, self).collect(name)
             else:
                 self.header[name] = self._definition(name, value, line)
+                if isinstance(value, types.ModuleType):
+                    self.header |= {part: f"import {part}" for part in _submodules(node, name, value)}
 
     def _globals(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[tuple[str, int]]:
         """Return the names of the module that the function and its default values use, each with a line."""
@@ -223,7 +252,7 @@ class _Reader:
             self._check_module(value.__name__, line)
             parent, _, last = value.__name__.rpartition(".")
             return f"from {parent} import {last} as {name}" if parent else f"import {value.__name__} as {name}"
-        if _is_json(value) or (isinstance(value, tuple) and _is_json([*value])):
+        if (_is_json(value) or (isinstance(value, tuple) and _is_json([*value]))) and _is_literal(value):
             return f"{name} = {value!r}"
         if name == "get_ipython":
             raise self.error(line, "it has a magic or a shell command of the notebook; write plain Python")

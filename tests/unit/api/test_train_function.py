@@ -1,7 +1,10 @@
 """`train_function`: what is shipped of a function, what is refused with its line, and steps of pipelines."""
 
+import concurrent.futures
+import enum
 import functools
 import json
+import logging.handlers
 import math
 import subprocess
 import sys
@@ -147,6 +150,63 @@ def uses_decorated():
     return decorated()
 
 
+class Level(enum.IntEnum):
+    """Numbers whose text is not Python."""
+
+    LOW = 1
+
+
+LEVEL, INFINITE, ORDERED = Level.LOW, math.inf, OrderedDict(a=1)
+logged = kept(numbers)
+
+
+def renamed():
+    return 1
+
+
+before = renamed
+
+
+def renamed():
+    return 2
+
+
+def uses_a_level():
+    return LEVEL
+
+
+def uses_infinity():
+    return INFINITE
+
+
+def uses_an_ordered_mapping():
+    return ORDERED
+
+
+def uses_a_wrapped_function():
+    return logged(1)
+
+
+def uses_functions_of_one_name():
+    return before() + renamed()
+
+
+def imports_a_neighbour():
+    from .neighbour import value  # noqa: PLC0415
+
+    return value
+
+
+@train_function
+def below_packages() -> list:
+    names = [concurrent.futures.Future.__name__, logging.handlers.QueueHandler.__name__]
+    return [*names, logging.handlers.__name__]
+
+
+def test_modules_below_packages_are_imported_as_the_function_reaches_them(tmp_path):
+    assert shipped(below_packages, tmp_path) == ["Future", "QueueHandler", "logging.handlers"]
+
+
 def uses_a_short_function():
     return uses_lambda()
 
@@ -216,6 +276,13 @@ def line_of(function, more):
         (uses_a_short_function, f"line {line_of(short, 0)}, in <lambda>: it is a lambda"),
         (uses_decorated, f"line {line_of(decorated.__wrapped__, 0)}, in decorated: its decorator 'kept' is not"),
         (uses_an_object_by_default, f"line {line_of(uses_an_object_by_default, 0)}: 'OBJECT' is a object"),
+        (uses_a_level, f"line {line_of(uses_a_level, 1)}: 'LEVEL' is a Level of its module; only"),
+        (uses_infinity, "'INFINITE' is a float of its module; only"),
+        (uses_an_ordered_mapping, "'ORDERED' is a OrderedDict of its module; only"),
+        (uses_a_wrapped_function, "in numbers: another function wraps it, which is not shipped; call the function"),
+        (kept(numbers), "another function wraps it, which is not shipped"),
+        (uses_functions_of_one_name, "in renamed: 'renamed' is another object of its module now; rename one of them"),
+        (imports_a_neighbour, "the module '.neighbour' is a file of this machine"),
         (uses_object, f"line {line_of(uses_object, 1)}: 'OBJECT' is a object of its module"),
         (uses_local_module, f"line {line_of(uses_local_module, 1)}: the module 'tests.support.log_lines' is"),
         (imports_local_module, f"line {line_of(imports_local_module, 1)}: the module 'tests.support' is"),
