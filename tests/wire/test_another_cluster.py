@@ -345,6 +345,25 @@ def test_a_finalizer_cleans_up_where_the_launchers_have_launched(pod, monkeypatc
     assert (removed, far.jobs) == (["job"], [])
 
 
+@pytest.mark.parametrize(
+    ("platform", "project", "cluster"),
+    [
+        ("required: {cluster: far}", "defaults: {cluster: lab}", "far"),
+        ("required: {cluster: in-cluster}", "defaults: {cluster: lab}", ""),
+        ("defaults: {cluster: far}", "defaults: {cluster: lab}", "lab"),
+        ("defaults: {cluster: far}", "required: {cluster: in-cluster}", ""),
+        ("defaults: {cluster: far}", "defaults: {}", "far"),
+    ],
+)
+def test_a_finalizer_cleans_up_on_the_cluster_that_jobs_get(pod, platform, project, cluster):
+    clusters = "clusters: {far: {namespace: there}, lab: {namespace: there}}"
+    settings = f"{clusters}\n{platform}\nprojects: {{p: {{namespaces: [ns], {project}}}}}"
+    pod(Home(settings), Far())
+    system = registry.get("kubeflow")
+    assert system.with_settings(spec.from_plain(plain()), registry.options()).other_cluster == cluster
+    assert job_step.clusters_to_clean_up("", "r") == sorted({"", cluster})
+
+
 def test_the_job_of_a_launch_step_is_found_by_the_wait_step(pod):
     far = Far()
     far.jobs.append(tfjob("Running"))

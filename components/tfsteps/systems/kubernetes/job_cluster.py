@@ -127,8 +127,9 @@ class JobCluster:
         """Return the cluster of jobs that name none; empty = that of this process. Errors as `with_settings`."""
         settings = self._read_settings(options).settings
         layers = [layer for _, layer in settings.layers(self._planned_home)] if settings else []
-        fields = [part.cluster for layer in layers for part in (layer.defaults, layer.required) if part.cluster]
-        return fields[-1] if fields and fields[-1] != OWN_CLUSTER else ""
+        parts = [*(layer.required for layer in layers), *(layer.defaults for layer in reversed(layers))]  # as `apply`
+        name = next((part.cluster for part in parts if part.cluster), OWN_CLUSTER)
+        return "" if name == OWN_CLUSTER else name
 
     def labelled(self, run: str) -> set[str]:
         """Return the other clusters that the pods of a run's launchers name; empty = none does, or none may be listed.
