@@ -53,11 +53,16 @@ class Cluster:
         ]
         run = {"name": "hourly-1", "labels": {"workflows.argoproj.io/cron-workflow": "hourly"}}
         run["ownerReferences"] = [{"kind": "CronWorkflow", "name": "hourly", "uid": "uid-hourly"}]
+        resubmitted = {"name": "ruled-x7k2p", "labels": {"tfsteps.dev/schedule-uid": "uid-ruled"}}
+        resubmitted["ownerReferences"] = [
+            {"apiVersion": "v1", "kind": "ConfigMap", "name": "ruled", "uid": "uid-ruled"}
+        ]
         items = [
             ("tfjobs", tfjob("r1", ("Running", "True", 1))),
             ("tfjobs", job_of_workflow()),
             ("workflows", stored({**WORKFLOW, "metadata": {"name": "once", "labels": MANUAL}})),
             ("workflows", stored({**WORKFLOW, "metadata": run})),
+            ("workflows", stored({**WORKFLOW, "metadata": resubmitted})),
             *((plural, stored(item)) for plural, item in schedules),
         ]
         self.objects = {(plural, item["metadata"]["name"]): copy.deepcopy(item) for plural, item in items}
@@ -132,6 +137,7 @@ COMMANDS = {  # what is marked, and the command
     "replace a run whose job is marked": ("tfjobs", "uid-once", "submit FILE --replace"),
     "update a schedule": ("cronworkflows", "hourly", "submit FILE --name hourly --every 5h --yes"),
     "delete a schedule whose run is marked": ("workflows", "hourly-1", "schedules delete hourly --yes"),
+    "delete a schedule with a resubmitted run": ("workflows", "ruled-x7k2p", "schedules delete ruled --yes"),
     **{
         f"{action} {plural}": (plural, name, f"schedules {action} {name} --yes")
         for action in ("pause", "resume", "run-now", "delete")
@@ -155,6 +161,19 @@ def test_no_command_deletes_or_changes_a_demo(cluster, workflow, case, value):
     assert f"{meta['name']} {DEMO}-`" in err
     assert not [change for change in cluster.changes if not change.startswith("POST")]
     assert "POST ml/workflows" not in cluster.changes
+
+
+def test_a_schedule_is_not_deleted_if_its_runs_may_be_demos(cluster, monkeypatch):
+    ask = Cluster.__call__
+
+    def script(self, asked):
+        return refusal(403, "Forbidden") if asked.path.endswith("/workflows") else ask(self, asked)
+
+    monkeypatch.setattr(Cluster, "__call__", script)
+    for name, kind in (("hourly", "CronWorkflow"), ("ruled", "ConfigMap")):
+        code, _, err = tfsteps("schedules", "delete", name, "--yes")
+        assert (code, cluster.changes) == (2, [])
+        assert f"{kind} ml/{name} is not deleted: its runs would go with it, and whether one is a demo is not" in err
 
 
 def test_a_demo_that_was_marked_after_the_list_is_not_cleared(cluster, monkeypatch):

@@ -109,16 +109,36 @@ class ClusterSchedules:
         """Delete the schedule first: if this is interrupted, no run starts without the objects that it needs.
 
         Its runs go with it, so none of them may be a demo.
+
+        Raises:
+            CommandError: Whether one is, is not known; or it was replaced meanwhile.
+            DemoError: It or a run is a demo.
         """
         self._object(state)
-        names = {run.name for run in state.runs if not run.manual}
-        for item in self._listed(WORKFLOWS, labelSelector=demo.SELECTOR) or []:
-            if item["metadata"]["namespace"] == state.namespace and item["metadata"]["name"] in names:
-                demo.check_changeable(WORKFLOWS, item)
+        self._check_runs(state)
         dependents = self._dependents(state)
         self._api.delete(RESOURCES[state.kind], state.namespace, state.name, state.id)
         for resource, item in dependents:
             self._api.delete(resource, state.namespace, item["metadata"]["name"], item["metadata"]["uid"])
+
+    def _check_runs(self, state: ScheduleState) -> None:
+        """Raise DemoError if a run that would go with a schedule is a demo; its records may not have all runs."""
+        names = {run.name for run in state.runs if not run.manual}
+        try:
+            demos = [*self._api.iterate(WORKFLOWS, state.namespace, labelSelector=demo.SELECTOR)]
+        except ApiError as error:
+            if error.status == 404:
+                return
+            if error.status != 403:
+                raise
+            what = f"{state.kind} {state.namespace}/{state.name} is not deleted: its runs would go with it, and whether"
+            raise CommandError(
+                f"{what} one is a demo is not known; ask for the permission to list them: {error}"
+            ) from error
+        for item in demos:
+            owners = [owner["uid"] for owner in item["metadata"].get("ownerReferences") or []]
+            if item["metadata"]["name"] in names or state.id in owners:
+                demo.check_changeable(WORKFLOWS, item)
 
     def _dependents(self, state: ScheduleState) -> list[tuple[Resource, dict[str, Any]]]:
         """Return the objects that `submit` created with a CronJob, the last one first."""
