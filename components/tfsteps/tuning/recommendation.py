@@ -178,6 +178,7 @@ def tune(
     pipeline: str,
     task: str,
     ignored: Collection[str],
+    launched: TrainingJob | None = None,
 ) -> TaskTuning:
     """Return what is recommended for a job.
 
@@ -188,9 +189,10 @@ def tune(
         pipeline: Name of the pipeline; empty = none.
         task: Name of the task.
         ignored: Those of COMPARED that may differ.
+        launched: The job with the platform's settings, as its runs may have been launched; None = as `job`.
     """
     newest_first = sorted(attempts, key=lambda attempt: -attempt.status.created)
-    runs = [_considered(attempt, job, ignored) for attempt in newest_first]
+    runs = [_considered(attempt, [job, *([launched] if launched else [])], ignored) for attempt in newest_first]
     tuning = TaskTuning(pipeline=pipeline, task=task, rule=rule, runs=runs)
     if off := _off(job, newest_first):
         return msgspec.structs.replace(tuning, off=off)
@@ -248,16 +250,16 @@ def rounded_use(resource: Resource, amount: float | None) -> str:
 # --- which runs count
 
 
-def _considered(attempt: RecordedAttempt, job: TrainingJob, ignored: Collection[str]) -> Considered:
+def _considered(attempt: RecordedAttempt, jobs: Sequence[TrainingJob], ignored: Collection[str]) -> Considered:
     status = attempt.status
     if attempt.job is None:
         return Considered(attempt, Standing.NOT_GOOD, "its job is not recorded", same_job=False)
-    if other := _differences(job, attempt.job, ignored):
+    if other := min((_differences(job, attempt.job, ignored) for job in jobs), key=len):
         return Considered(attempt, Standing.NOT_GOOD, f"another job: {', '.join(other)}", same_job=False)
     if status.state is not State.SUCCEEDED:
         wrong = status.state.value if status.state.terminal else f"has not ended: {status.state.value}"
         return Considered(attempt, Standing.NOT_GOOD, wrong)
-    for role in job.resolved_roles():
+    for role in jobs[0].resolved_roles():
         usage = status.usage.get(role)
         if usage is None or usage.cpu_peak is None or usage.memory_peak is None:
             return Considered(attempt, Standing.NOT_GOOD, f"the use of {role} is not known")
@@ -302,14 +304,12 @@ def _advice(role: RoleName, resource: Resource, job: TrainingJob, runs: Sequence
     own = getattr(job.roles, role)
     path: Path = ("roles", role, "resources") if own is not None and own.resources is not None else ("resources",)
     need = job.resolved_roles()[role].resources
-    used = {
-        run.attempt.status.identity.run: peak
-        for run in reversed(runs)
-        if run.standing is not Standing.NOT_GOOD and (peak := _peak(run.attempt.status, role, resource)) is not None
-    }
-    advice = Advice(
-        role=role, resource=resource, path=path, now=amount_of(need, resource), used=dict(reversed(used.items()))
-    )
+    used: dict[str, float] = {}
+    for run in runs:
+        peak, name = _peak(run.attempt.status, role, resource), run.attempt.status.identity.run
+        if run.standing is not Standing.NOT_GOOD and peak is not None:
+            used[name] = max(used.get(name, 0.0), peak)  # of all attempts
+    advice = Advice(role=role, resource=resource, path=path, now=amount_of(need, resource), used=used)
     if not used:
         return msgspec.structs.replace(advice, reasons=["its use is not known"])
     most, reasons = max(used.values()), [f"largest use of {len(used)} runs"]

@@ -103,6 +103,20 @@ def test_resources_labels_and_ignored_fields_may_differ():
     assert tuned([run(number, of=other) for number in range(10)], ignored=["args"]).good == 10
 
 
+def test_runs_may_have_what_the_platform_settings_add():
+    of, launched = job(), job(more="env: {PROXY: 'http://proxy'}")
+    runs = [run(number, of=launched if number % 2 else of) for number in range(10)]
+    assert tuned(runs, of).good == 5
+    options = {"pipeline": "mnist", "task": "train", "ignored": ()}
+    assert tune(of, runs, Rule(), launched=launched, **options).good == 10
+    assert tune(job(more="args: [x]"), runs, Rule(), launched=job(more="args: [y]"), **options).good == 0
+
+
+def test_the_largest_use_of_all_attempts_of_a_run_counts():
+    runs = [run(number) for number in range(9)]
+    assert amounts(tuned([*runs, run(8, 2.5, 5 * GIB, attempt=2), run(8, attempt=3)])) == ["3500m", "7Gi"]
+
+
 def test_a_lower_bound_raises_and_never_lowers():
     good = [run(number) for number in range(10)]
     assert amounts(tuned([*good, run(10, 0.1, MIB, seconds=1.0)])) == amounts(tuned(good))

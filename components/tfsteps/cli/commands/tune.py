@@ -1,6 +1,7 @@
 """`tfsteps tune`: recommends CPU and memory from what earlier runs used, and writes them into the job file."""
 
 import difflib
+import os
 import pathlib
 import sys
 from collections.abc import Iterator, Sequence
@@ -27,8 +28,9 @@ from tfsteps.runs.identity import Identity, label_value
 from tfsteps.runs.location import Location
 from tfsteps.runs.status import Status
 from tfsteps.settings import find
+from tfsteps.settings.apply import apply
 from tfsteps.settings.types import Layer
-from tfsteps.spec import TrainingJob
+from tfsteps.spec import SpecError, TrainingJob
 from tfsteps.systems import registry
 from tfsteps.text.streams import takes_any
 from tfsteps.tuning import recommendation
@@ -110,13 +112,22 @@ def tune(
         raise CommandError("which pipeline is not known; write its name, or the job file: -f job.yaml")
     name = pipeline if pipeline is not None else job.name if job else ""
     place = Place(on, context, namespace, records=from_)
-    rule = Rule.of(_layers(place), headroom, runs)
+    layers = _layers(place)
+    rule, launched = Rule.of(layers, headroom, runs), _with_settings(job, layers)
     with open_backend(place, gone=True) as backend:
         tasks = _attempts(backend, name, task)
         if job and len(tasks) > 1:
             raise CommandError(f"{name} has several tasks: {', '.join(tasks)}; write that of {file}: TASK")
         tunings = [
-            recommendation.tune(job or _newest_job(found), found, rule, pipeline=name, task=of, ignored=ignore or ())
+            recommendation.tune(
+                job or _newest_job(found),
+                found,
+                rule,
+                pipeline=name,
+                task=of,
+                ignored=ignore or (),
+                launched=launched,
+            )
             if job or any(attempt.job for attempt in found)
             else TaskTuning(pipeline=name, task=of, rule=rule, off="the job of no run is recorded")
             for of, found in tasks.items()
@@ -150,6 +161,14 @@ def _layers(place: Place) -> list[tuple[str, Layer]]:
     if found and found.warning:
         warn(found.warning)
     return found.settings.layers(namespace) if found and found.settings else []
+
+
+def _with_settings(job: TrainingJob | None, layers: Sequence[tuple[str, Layer]]) -> TrainingJob | None:
+    """Return a job as it is launched under these settings; None = they refuse it, for its resources for example."""
+    try:
+        return apply(job, layers, os.environ, options=registry.options()).job if job and layers else None
+    except SpecError:
+        return None
 
 
 def _attempts(backend: RunBackend[Any], name: str, task: str | None) -> dict[str, list[RecordedAttempt]]:

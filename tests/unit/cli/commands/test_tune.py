@@ -94,6 +94,17 @@ def test_settings_of_the_platform(tmp_path, monkeypatch):
     assert "a whole number from 1 to 1000" in error
 
 
+def test_runs_have_what_the_settings_add_to_the_job_file(file, tmp_path, monkeypatch):
+    recorded(text=JOB.replace("mnist:1", "registry.example/mnist:1") + "env: {PROXY: 'http://proxy'}\n")
+    settings = tmp_path / "settings.yaml"
+    settings.write_text("image_registry: registry.example\ndefaults: {env: {PROXY: 'http://proxy'}}\n")
+    assert "digits train: 0 good runs of 10 in the last 30 days" in said("tune", "digits", "-f", file)
+    monkeypatch.setenv("TFSTEPS_SETTINGS", str(settings))
+    assert "digits train: 10 good runs of 10 in the last 30 days" in said("tune", "digits", "-f", file)
+    settings.write_text("limits: {cpu: 1}\n")
+    assert "digits train: 0 good runs of 10 in the last 30 days" in said("tune", "digits", "-f", file), "refused"
+
+
 def test_the_variable_that_switches_it_off(file):
     recorded(text=JOB + "env: {NO_RESOURCE_CHECK: 'true'}\n")
     lines = said("tune", "digits")
