@@ -22,18 +22,25 @@ LIMITS = {"cpu": "1", "memory": "512Mi"}
 """What the container of a step is given unless its author says otherwise; a ResourceQuota may demand each of them."""
 
 _NO_REGISTRY = re.compile(r"tfsteps/(launcher|tensorboard)[:@].*")
+_URL = re.compile(r"\w+://.*/" + _NO_REGISTRY.pattern)
 
 
 def unqualified(objects: Any) -> list[str]:
     """Return a sentence for each image of this bundle in a tree of mappings and lists that names no registry.
 
     Nodes take such a name for one of docker.io, where it is not this project's. Empty = there is none, or
-    TFSTEPS_REGISTRY is `docker.io`: the installer means that name.
+    TFSTEPS_REGISTRY is `docker.io`: the installer means that name. A registry with a scheme is none, either.
     """
     if REGISTRY == "docker.io":
         return []
-    images = dict.fromkeys(image for image in _images(objects) if _NO_REGISTRY.fullmatch(image))
+    names = dict.fromkeys(_images(objects))
+    images = [image for image in names if _NO_REGISTRY.fullmatch(image)]
+    urls = [image for image in names if _URL.fullmatch(image)]
     return [
+        f"image {image} is not the name of an image but an address: no scheme may be before the registry; set "
+        "TFSTEPS_REGISTRY=registry.example/ml where you compile and submit"
+        for image in urls
+    ] + [
         f"image {image} names no registry, so nodes take what docker.io has by that name, which is not this project's: "
         "push it to your registry, and set TFSTEPS_REGISTRY=registry.example/ml where you compile and submit, or "
         "TFSTEPS_REGISTRY=docker.io if the image is loaded on the nodes"
