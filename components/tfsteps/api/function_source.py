@@ -20,6 +20,9 @@ import msgspec
 
 from tfsteps.console.errors import CommandError
 
+RUN_OPTIONS = ("on", "system", "context", "namespace", "display")
+"""Options of `ShippedFunction.run`, which no parameter of the function may be called."""
+
 _PLAIN = (int, float, str, bool, list, dict)
 _FIX = (
     "only functions, imports and JSON constants of the module are shipped: pass it as a parameter, or define it inside"
@@ -286,6 +289,8 @@ class _Reader:
             line, name = arguments[parameter.name], parameter.name
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
                 raise self.error(line, f"parameter {name!r} has no name at a call; write ordinary parameters")
+            if name in RUN_OPTIONS:
+                raise self.error(line, f"parameter {name!r} is an option of `run`; give it another name")
             if name not in hints:
                 raise self.error(line, f"parameter {name!r} has no type; write one of {_NAMES}")
             alternatives = [hint for hint in typing.get_args(hints[name]) if hint is not type(None)]

@@ -3,6 +3,7 @@
 import concurrent.futures
 import enum
 import functools
+import inspect
 import json
 import logging.handlers
 import math
@@ -19,6 +20,7 @@ from kfp import compiler, dsl
 from tests.support import log_lines
 from tfsteps import train_function
 from tfsteps.api import CommandError, FunctionError
+from tfsteps.api.function_source import RUN_OPTIONS
 from tfsteps.engines.kfp import lint
 from tfsteps.runs import code_archive
 
@@ -32,6 +34,10 @@ RATE = 0.5
 
 def square(x: "Number", power=RATES) -> "Number":  # noqa: F821  annotations are not evaluated
     return x**2 * power["fast"]
+
+
+def takes_namespace(namespace: str):
+    return namespace
 
 
 def even(n):
@@ -318,6 +324,14 @@ def test_wrong_parameters_are_refused_before_anything_is_created(parameters, wro
         circle.run(**parameters)
     assert wrong in str(error.value)
     assert not home.exists()
+
+
+def test_no_parameter_is_an_option_of_run():
+    *options, _ = [name for name in inspect.signature(type(circle).run).parameters if name != "self"]
+    assert (*options,) == RUN_OPTIONS
+
+    with pytest.raises(FunctionError, match="parameter 'namespace' is an option of `run`; give it another name"):
+        train_function(takes_namespace)
 
 
 def test_a_step_of_kubeflow_pipelines(tmp_path):

@@ -3,6 +3,7 @@
 import difflib
 import os
 import pathlib
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
@@ -230,14 +231,26 @@ def _edit(file: str, tuning: TaskTuning, *, diff: bool, write: bool) -> None:
                 end="",
             )
         if write and new != text:
-            with path.open("w", encoding="utf-8", newline="") as opened:
-                opened.write(new)
+            _write(path.resolve(), new)
     except EditError as error:
         raise CommandError(str(error)) from error
     except OSError as error:
         raise CommandError(f"{file} cannot be written: {error}; choose another file, or use --diff") from error
     if write and not diff:
         print(f"{file}: {'written' if new != text else 'nothing to change'}")
+
+
+def _write(path: pathlib.Path, text: str) -> None:
+    """Replace a file by one that is written whole, with the same permissions."""
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with new.open("x", encoding="utf-8", newline="") as opened:
+            opened.write(text)
+        shutil.copymode(path, new)
+        new.replace(path)
+    except OSError:
+        new.unlink(missing_ok=True)
+        raise
 
 
 # --- what is printed

@@ -74,6 +74,21 @@ def test_runs_of_another_program_do_not_count(file):
     assert file.read_text() == JOB.replace("cpu: 4, memory: 8Gi", "cpu: 1400m, memory: 1536Mi")
 
 
+def test_a_job_file_is_written_whole_or_not_at_all(file, monkeypatch):
+    recorded()
+    file.chmod(0o640)
+    with monkeypatch.context() as full:
+        full.setattr("shutil.copymode", lambda *_: (_ for _ in ()).throw(OSError("no space left")))
+        assert "cannot be written: no space left" in refused("tune", "digits", "-f", file, "--write")
+    assert (file.read_text(), [*file.parent.glob(".*.*.*")]) == (JOB, [])
+    link = file.with_name("link.yaml")
+    link.symlink_to(file)
+    said("tune", "digits", "-f", link, "--write")
+    assert link.is_symlink()
+    assert "cpu: 1400m" in file.read_text()
+    assert file.stat().st_mode & 0o777 == 0o640
+
+
 def test_old_runs_do_not_count():
     recorded(created=0.0)
     assert "'digits' has no runs of the last 30 days" in refused("tune", "digits")
