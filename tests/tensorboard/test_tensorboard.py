@@ -146,7 +146,8 @@ def test_event_files_whose_job_is_gone(namespace, cluster, tensorboard_image):
     refused = namespace.tfsteps("tensorboard", "--on", "kubernetes", "--log-dir", "/x", "--claim", "training:/data")
     assert refused.returncode == 2
     assert "/x is on no claim" in refused.stderr
-    with namespace.started("tensorboard", *where[:-1], "missing:/data") as process:
+    missing = [*where[:-1], "missing:/data", "--image", tensorboard_image]
+    with namespace.started("tensorboard", *missing) as process:
         assert 'persistentvolumeclaim "missing" not found' in read_until(process, "persistentvolumeclaim")
 
 
