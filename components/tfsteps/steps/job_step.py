@@ -285,6 +285,8 @@ def _discovered_system(cluster: "JobCluster", task: Identity | None = None) -> s
     try:
         labels = task.selector() if task else None
         choice = discovery.choose(cluster.api, cluster.namespace, registry.discoverable(), labels)
+    except LaunchError as error:
+        raise LaunchError(f"no job system was chosen: {error}", retryable=error.retryable) from error
     except ApiError as error:
         what = f"no job system was chosen: {error} in the input `system`"
         raise LaunchError(what, retryable=error.unavailable) from error
