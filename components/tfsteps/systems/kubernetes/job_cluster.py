@@ -19,7 +19,7 @@ from tfsteps.kube import access
 from tfsteps.kube.client import Api
 from tfsteps.kube.credentials import AccessError, NoContextError
 from tfsteps.kube.errors import ApiError
-from tfsteps.kube.http_client import PATIENCE_SECONDS, StopFlag
+from tfsteps.kube.http_client import StopFlag
 from tfsteps.kube.logs import PODS
 from tfsteps.kube.resource import Resource
 from tfsteps.runs.identity import CLUSTER, RUN_ID, label_value
@@ -46,14 +46,14 @@ class JobCluster:
         warning: Why it is not known whether there are settings; empty = it is known.
     """
 
-    def __init__(self, context: str = "", namespace: str = "", patience: float = PATIENCE_SECONDS) -> None:
+    def __init__(self, context: str = "", namespace: str = "", patience: float | None = None) -> None:
         """Keep how to reach the cluster.
 
         Args:
             context: A context of the kubeconfigs; if they have none of that name, a cluster of the platform settings.
                 Empty = the pod's cluster, else the kubeconfig's current context.
             namespace: Of the jobs, and of the settings; empty = the default one.
-            patience: Seconds that a request is retried.
+            patience: Seconds that a request is retried; None = as long as `Api` does.
         """
         self.stopping = StopFlag()
         self.unset: TrainingJob | None = None
@@ -247,7 +247,7 @@ class JobCluster:
         )
 
     def _client(self, found: "Access") -> Api:
-        api = Api(found, self._patience)
+        api = Api(found) if self._patience is None else Api(found, self._patience)
         api.stopping = self.stopping
         return api
 
