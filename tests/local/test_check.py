@@ -41,6 +41,7 @@ def test_a_cluster_that_serves_or_permits_nothing(tmp_path, monkeypatch):
     resources = Answer(body={"kind": "APIResourceList", "resources": [{"name": "jobs"}]})
     denied = Answer(body={"kind": "SelfSubjectAccessReview", "status": {"allowed": False, "denied": True}})
     who = Answer(status=404, body={"kind": "Status", "code": 404})
+    monkeypatch.setattr("tfsteps.image.REGISTRY", "docker.io")  # else it is refused before a cluster is asked
     with serve([groups("batch/v1"), resources, denied, *[who] * 3]) as server:
         write_kubeconfig(tmp_path / "kubeconfig", server, monkeypatch)
         code, out, err = tfsteps("check", "--on", "kubernetes")

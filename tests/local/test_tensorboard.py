@@ -71,8 +71,8 @@ def test_one_that_ignores_sigterm_is_killed(tmp_path, monkeypatch):
 
 def test_it_dies_with_a_parent_that_is_killed(tmp_path):
     code = (
-        "import sys, time; from tfsteps.tensorboard.process import TensorBoard\n"
-        "with TensorBoard(sys.argv[1]) as board:\n"
+        "import sys, time; from tfsteps.tensorboard.process import TensorBoardProcess\n"
+        "with TensorBoardProcess(sys.argv[1]) as board:\n"
         "    print(board._process.pid, flush=True); time.sleep(600)\n"
     )
     parent = subprocess.Popen([sys.executable, "-c", code, tmp_path], stdout=subprocess.PIPE)
