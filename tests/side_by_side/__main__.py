@@ -59,6 +59,9 @@ def _run(options: argparse.Namespace, arguments: list[str], expected: dict[str, 
     OUT.mkdir()
     together, alone = suites(HERE, expected, cluster=options.cluster, arguments=arguments)
     if options.suite:
+        known = {part for item in (*together, *alone) for part in (item.name, folder_of(item.name))}
+        if unknown := set(options.suite) - known:
+            raise SystemExit(f"no suite {', '.join(sorted(unknown))}; there are: {', '.join(sorted(known))}")
         together, alone = (
             [item for item in part if {item.name, folder_of(item.name)} & set(options.suite)]
             for part in (together, alone)
