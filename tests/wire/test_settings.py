@@ -37,7 +37,7 @@ def launcher(monkeypatch):
 
         server = stack.enter_context(serve(script))
         monkeypatch.setattr(access, "find", lambda _context: server.access())
-        monkeypatch.setattr(job_cluster, "Api", lambda found, _patience: client.Api(found, patience=0.3))
+        monkeypatch.setattr(job_cluster, "Api", lambda found: client.Api(found, patience=0.3))
         return kubeflow.PLUGIN.system()
 
     with contextlib.ExitStack() as stack:
