@@ -58,6 +58,7 @@ class ToyboxJob(msgspec.Struct, frozen=True):
     request: Request
     status: Status
     workflow: str = ""
+    demo: None = None  # the platform has no mark for them
 
 
 def home() -> pathlib.Path | None:
