@@ -62,6 +62,6 @@ def test_an_image_of_tfsteps_without_a_registry_is_named_once(image, count, monk
 
 
 def test_a_registry_with_a_scheme_is_refused():
-    (wrong,) = unqualified([{"image": "https://registry.example/ml/tfsteps/launcher:1"}] * 2)
-    assert "https://registry.example/ml/tfsteps/launcher:1 is not the name of an image but an address" in wrong
+    (wrong,) = unqualified([{"image": "https://images.example/ml/tfsteps/launcher:1"}] * 2)
+    assert "https://images.example/ml/tfsteps/launcher:1 is not the name of an image but an address" in wrong
     assert "set TFSTEPS_REGISTRY=registry.example/ml" in wrong

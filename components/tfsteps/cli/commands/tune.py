@@ -153,12 +153,12 @@ def _layers(place: Place) -> list[tuple[str, Layer]]:
     """Return the platform settings that count where the runs are."""
     found = find.of_file(registry.options())
     namespace = place.namespace
-    if found is None and place.on == Location.KUBERNETES:
+    if place.on == Location.KUBERNETES and (found is None or not namespace):
         from tfsteps.backends.kubernetes.backend import cluster  # noqa: PLC0415  others need no cluster
 
         with cluster(place) as runs:
-            namespace = runs.namespace
-            found = find.of_namespace(runs.api, namespace, registry.options())
+            namespace = runs.namespace  # of it are the project's settings, in a file, too
+            found = found or find.of_namespace(runs.api, namespace, registry.options())
     if found and found.warning:
         warn(found.warning)
     return found.settings.layers(namespace) if found and found.settings else []
