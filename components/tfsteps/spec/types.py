@@ -271,7 +271,7 @@ class TrainingJob(_Base, frozen=True):
             is TensorFlow 1's ps and workers without a chief.
         restart: When a replica is restarted: never, on_failure (exit code other than 0), always, exit_code (exit code
             128 or above).
-        backoff_limit: Restarts of the whole job, after which it has failed. Default 3; 0 with `restart: never`. If it
+        backoff_limit: Restarts of the whole job, after which it has failed. Default 3; 0 if no role is restarted. If it
             is not set, the job also fails (`SameFailure`) when a replica fails twice in succession by the same
             exception at the same place.
         success: chief = the job succeeds if the chief does (worker 0 if there is no chief); all_workers = the chief and
@@ -386,7 +386,8 @@ class TrainingJob(_Base, frozen=True):
     def effective_backoff_limit(self) -> int:
         """The job's backoff limit; the default if the job does not set one."""
         if self.backoff_limit is None:
-            return 0 if self.restart == "never" else 3
+            policies = {role.restart or self.restart for _, role in self.roles.items()}
+            return 0 if policies == {"never"} else 3
         return self.backoff_limit
 
     @property

@@ -199,6 +199,8 @@ def test_strategy_and_decisive_replica_follow_from_the_roles(piece, how, decisiv
         ("", 0),
         ("restart: never\nbackoff_limit: 0", 0),
         ("restart: always", 3),
+        ("roles: {chief: {}, worker: {replicas: 2, restart: on_failure}}", 3),
+        ("restart: on_failure\nroles: {worker: {replicas: 2, restart: never}}", 0),
         ("restart: on_failure\nbackoff_limit: 0", 0),
         ("restart: on_failure\nbackoff_limit: 7", 7),
     ],
