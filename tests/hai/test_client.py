@@ -59,7 +59,7 @@ def test_tags_are_put_on_and_taken_off_and_found(client):
     client.tag(chain, "paused", on=True)
     assert [task["chain_id"] for task in client.tagged("paused")] == [chain]
     client.tag(chain, "paused", on=False)
-    assert list(client.tagged("paused")) == []
+    assert client.tagged("paused") == []
     with pytest.raises(RequestRefusedError):
         client.tag(chain, "_mine", on=True)
 
@@ -67,8 +67,28 @@ def test_tags_are_put_on_and_taken_off_and_found(client):
 def test_lists_come_page_by_page(server, client):
     for number in range(205):
         client.create_task(schema(f"task-{number}"))
-    assert len(list(client.tagged("a=b"))) == 205
+    assert len(client.tagged("a=b")) == 205
     assert sum(path.endswith("list") for path, _ in server.requests) == 3
+
+
+def page(names, total):
+    tasks = [{"id": name, "chain_id": f"chain-{name}", "nb_name": f"task-{name}"} for name in names]
+    return Answer(body={"success": 1, "result": {"tasks": tasks, "total": total}})
+
+
+def test_a_list_that_changes_between_two_pages_is_read_again():
+    shifted = [page(range(100), 150), page(range(101, 150), 149)]  # the first has ended: number 100 is on no page
+    with serve([*shifted, page(range(1, 101), 149), page(range(101, 150), 149)]) as server:
+        found = Client(server.access(), patience=0.5).tagged("t")
+    assert [task["id"] for task in found] == list(range(1, 150))
+    assert len(server.asked) == 4
+
+
+@pytest.mark.parametrize("total", [3, 0], ids=["more", "fewer"])
+def test_a_list_that_is_never_whole_is_no_list(total):
+    with serve([page([1, 2], total)]) as server, pytest.raises(ApiError, match=f"lists 2 of {total} tasks") as caught:
+        Client(server.access(), patience=0.5).tagged("t")
+    assert caught.value.unavailable
 
 
 @pytest.mark.parametrize("wrong", [{"version": 1}, {"priority": 7}, {"name": "a(b)"}, {"resource": {"node_count": 0}}])
@@ -95,7 +115,7 @@ WRONG = {
 CALLS = {
     "create": lambda client: client.retry(lambda: client.create_task(schema())),
     "query": lambda client: client.query(nb_name="one"),
-    "list": lambda client: list(client.tagged("t")),
+    "list": lambda client: client.tagged("t"),
 }
 
 

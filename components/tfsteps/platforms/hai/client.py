@@ -1,7 +1,8 @@
 """Requests to HAI Platform: POST requests with arguments in the query; the answer has a field `success`."""
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+import itertools
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -21,6 +22,7 @@ Task = Mapping[str, Any]
 _READ_SECONDS = 10.0
 _DONE = (1, 2)  # values of `success` that the platform's own client accepts
 _PAGE = 100
+_READS = 5  # of a list that changes meanwhile
 _SHOWN = 300  # characters of the platform's message
 _NO_TASK = "no task of user"  # start of the platform's message for an unknown task
 _NO_MATCH = "没有符合条件的任务"  # the same of a query; any other refusal tells nothing about the task
@@ -138,23 +140,36 @@ class Client(HttpClient):
 
     def tagged(
         self, tag: str, *, pods: bool = False, queue_status: Literal["", "queued", "scheduled"] = ""
-    ) -> Iterator[Task]:
-        """Yield the newest task of each of the user's chains that have a tag, the newest first, page by page.
+    ) -> list[Task]:
+        """Return the newest task of each of the user's chains that have a tag, the newest first.
+
+        The platform counts pages by offset: what ends while they are read moves the others, past the next page's start.
+        So the list is whole if every page names the same total, and as many chains were read; else it is read again.
 
         Args:
             tag: The tag.
             pods: Also read the pods of each.
             queue_status: Only tasks in this status; empty = any. A chain is unfinished if its newest task has one.
+
+        Raises:
+            ApiError: No answer, a refusal, or a list that changed each time it was read (`unavailable`).
         """
-        page, seen = 1, 0
-        status = {"queue_status": queue_status} if queue_status else {}
-        while True:
-            query = {"tag": tag, "page": str(page), "page_size": str(_PAGE), "select_pods": str(pods).lower(), **status}
-            result = self._post("/query/task/list", query, check=an_answer(_Tagged))["result"]
-            yield from result["tasks"]
-            page, seen = page + 1, seen + len(result["tasks"])
-            if not result["tasks"] or seen >= result["total"]:
-                return
+        query = {"tag": tag, "page_size": str(_PAGE), "select_pods": str(pods).lower()}
+        if queue_status:
+            query["queue_status"] = queue_status
+        for _ in range(_READS):
+            chains: dict[str, Task] = {}
+            totals: set[int] = set()
+            for page in itertools.count(1):
+                answer = self._post("/query/task/list", {**query, "page": str(page)}, check=an_answer(_Tagged))
+                read = len(chains)
+                chains.update((task["chain_id"], task) for task in answer["result"]["tasks"])
+                totals.add(answer["result"]["total"])
+                if len(chains) < read + _PAGE:
+                    break
+            if totals == {len(chains)}:
+                return list(chains.values())
+        raise ApiError(f"{self.access.name} lists {len(chains)} of {max(totals)} tasks with the tag {tag}: try again")
 
     def log_once(self, chain_id: str, rank: int, last_seen: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return what a rank has printed since `last_seen` of the last answer; None = from the start. Sent once."""

@@ -197,7 +197,7 @@ class HaiSystem:
     def tasks(self, run: str = "") -> list[Task]:
         """Return the newest task of each chain that tfsteps made, of one run or of all, the newest first."""
         tag = schema.tag(RUN_ID, label_value(run)) if run else "app.kubernetes.io/managed-by=tfsteps"
-        return list(self._client.tagged(tag))
+        return self._client.tagged(tag)
 
     def pause(self, run: str) -> list[str]:
         """Stop the unfinished tasks of a run so that `resume` can continue them; return their names after their end.
