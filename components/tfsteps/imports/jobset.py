@@ -1,12 +1,14 @@
 """Reads a JobSet or a TrainJob whose replicas are TensorFlow's. Pure."""
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 
 from tfsteps.imports.draft import NO_LIMIT, Draft, Imported
 from tfsteps.imports.fields import Fields, NotUnderstoodError
 from tfsteps.imports.metadata import imported, read_metadata, read_replicas, read_restart
 from tfsteps.imports.pod import read_pod
 from tfsteps.spec import RoleName
+from tfsteps.spec.problems import shown
 
 SYSTEM = "jobset"
 _ROLES: dict[str, RoleName] = {
@@ -23,6 +25,7 @@ _ROLES: dict[str, RoleName] = {
 }
 _TRAINERS = ("chief", "worker")
 _JOB_LIMIT = 6  # of a Kubernetes Job without backoffLimit
+_FIRST = [{"succeededIndexes": "0"}]
 
 
 def read_jobset(manifest: Fields, source: str, name: str, _api: str) -> Imported:
@@ -44,7 +47,7 @@ def read_jobset(manifest: Fields, source: str, name: str, _api: str) -> Imported
         if role != job_name and role in draft.roles:
             draft.comments["roles", role] = f"was the replicated job {job_name}"
     _read_success(draft, manifest.inside("spec", "successPolicy"), roles, first_decides)
-    _read_failure(draft, manifest.inside("spec", "failurePolicy"))
+    _read_failure(draft, manifest.inside("spec", "failurePolicy"), jobs.keys())
     if len(set(deadlines)) > 1:
         draft.note("activeDeadlineSeconds differs between the Jobs: the shortest is the job's")
     draft.deadline(min(deadlines, default=None))
@@ -62,7 +65,7 @@ def read_jobset(manifest: Fields, source: str, name: str, _api: str) -> Imported
 
 
 def _read_job(draft: Draft, role: RoleName, fields: Fields, deadlines: list[int]) -> bool:
-    """Take a replicated job as a role; return whether the success of its first index is enough."""
+    """Take a replicated job as a role; return whether the success of some of its pods is enough."""
     copies = fields.take(int, "replicas")
     spec = fields.inside("template", "spec")
     together = spec.take(int, "parallelism")
@@ -95,7 +98,10 @@ def _read_job(draft: Draft, role: RoleName, fields: Fields, deadlines: list[int]
     else:
         draft.roles[role] |= {"restart": restart, "backoff_limit": min(max(limit, 0), NO_LIMIT)}
     draft.roles[role] |= read_pod(draft, role, template, container="")
-    return rules == [{"succeededIndexes": "0"}]
+    if rules not in ([], _FIRST):
+        where = spec.where("successPolicy", "rules")
+        draft.note(f"{where} = {shown(rules)}: in a job file, the first replica decides, or all do; now the first does")
+    return bool(rules)
 
 
 def _restart(spec: Fields) -> str:
@@ -133,14 +139,16 @@ def _read_success(draft: Draft, policy: Fields, roles: dict[str, RoleName], firs
         draft.decide(("success",), "chief", f"the JobSet's success was {operator} of {names}: no job file can say that")
 
 
-def _read_failure(draft: Draft, policy: Fields) -> None:
+def _read_failure(draft: Draft, policy: Fields, jobs: AbstractSet[str]) -> None:
     """Take the restarts of all Jobs together; a JobSet without them fails with its first Job."""
     restarts = policy.take(int, "maxRestarts") or 0
     policy.take(str, "restartStrategy")
     for rule in policy.each("rules"):
         name = rule.take(str, "name")
         action, reasons = rule.take(str, "action"), rule.take(list, "onJobFailureReasons") or []
-        rule.take(list, "targetReplicatedJobs")
+        targets = rule.take(list, "targetReplicatedJobs") or []
+        if targets and set(map(str, targets)) != jobs:
+            draft.note(f"{rule.where('targetReplicatedJobs')} = {shown(targets)}: in a job file it is for all roles")
         if action != "FailJobSet" or set(reasons) - {"BackoffLimitExceeded", "DeadlineExceeded", "PodFailurePolicy"}:
             draft.note(f"{rule.where()} ({name or action}): a job file has no rules of a failure policy")
     if not restarts:

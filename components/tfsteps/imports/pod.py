@@ -22,6 +22,7 @@ from tfsteps.systems.kubernetes.render.pod_template import CONTAINER
 
 _OURS = re.compile(r"TF_CONFIG|TFSTEPS_.*")
 _RENDERED_VOLUME = re.compile(r"volume-[0-9]+|shared-memory")
+_GPUS = re.compile("[1-9][0-9]{0,2}")
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108  of a container
 _NVIDIA = "nvidia.com/gpu"
 _ISTIO = "sidecar.istio.io/inject"
@@ -153,7 +154,7 @@ def _resources(container: dict[str, Any]) -> dict[str, Any]:
     gpus = sorted((key for key in limits if "/" in key and "gpu" in key.rpartition("/")[2]), key=_NVIDIA.__ne__)
     for key in gpus[:1]:
         count = str(limits[key])
-        if count.isdigit() and 0 < int(count) <= 128 and str(requests.get(key, count)) == count:
+        if _GPUS.fullmatch(count) and int(count) <= 128 and str(requests.get(key, count)) == count:
             result |= {"gpu": int(count), **({} if key == _NVIDIA else {"gpu_resource": key})}
             limits.pop(key)
             requests.pop(key, None)

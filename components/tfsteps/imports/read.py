@@ -118,9 +118,7 @@ def read_manifest(manifest: Mapping[str, Any], name: str = "") -> Imported:
     module, _, function = _reader(manifest).partition(":")
     reader: Reader = getattr(importlib.import_module(module), function)
     api, kind = str(fields.take(str, "apiVersion")), fields.take(str, "kind")
-    metadata = manifest.get("metadata")
-    its_name = metadata.get("name") or metadata.get("generateName") if isinstance(metadata, dict) else None
-    source = f"{kind} {its_name} ({api})"
+    source = f"{kind} {_name(manifest) or None} ({api})"
     if job := fields.take(str, "metadata", "annotations", JOB):
         return _own(job, source, name)
     try:
@@ -160,4 +158,10 @@ def _items(document: Any) -> Iterator[Any]:
 def _what(document: Any) -> str:
     if not isinstance(document, dict) or "kind" not in document:
         return shown(document)
-    return f"{document['kind']} {(document.get('metadata') or {}).get('name', '')} ({document.get('apiVersion')})"
+    return f"{document['kind']} {_name(document)} ({document.get('apiVersion')})"
+
+
+def _name(document: Mapping[str, Any]) -> Any:
+    """Return the name of an object, for messages; empty = it has none."""
+    metadata = document.get("metadata")
+    return (metadata.get("name") or metadata.get("generateName") or "") if isinstance(metadata, dict) else ""

@@ -15,8 +15,8 @@ from tfsteps.spec import dotted
 
 _KINDS = ("Workflow", "WorkflowTemplate", "ClusterWorkflowTemplate", "CronWorkflow")
 _PLACEHOLDER = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
-_REPLICAS = re.compile(r"status\.replicaStatuses\.(\w+)\.(succeeded|failed)\s*(==?|>=?)\s*(\d+)")
-_OWN_VERDICT = re.compile(r"status\.(state|phase|terminalState|conditions)\b.*")
+_REPLICAS = re.compile(r"status\.replicaStatuses\.(\w+)\.(succeeded|failed)\s*(==?|>=?)\s*([0-9]{1,9})")
+_OWN_VERDICT = re.compile(r"status\.(state|phase|terminalState|conditions)\b[^,]*\b(Succe\w+|Completed?|Done)\b[^,]*")
 _LAUNCHER = "/launch_tfjob.py"
 _BUILT_IN = {"workflow.name": "workflow", "workflow.uid": "uid", "workflow.namespace": "default"}
 
@@ -83,10 +83,11 @@ def resource_steps(document: Mapping[str, Any]) -> Iterator[ResourceStep]:
 def with_conditions(job: Imported, step: ResourceStep) -> Imported:
     """Return a job with the success that its step has waited for, and notes for what else the step has had."""
     fields, comments, notes = dict(job.job), dict(job.comments), [*job.notes, *step.notes]
+    parts = [_REPLICAS.fullmatch(part.strip()) for part in step.success.split(",")]
     replicas = {
-        {"chief": "chief", "master": "chief"}.get(name.lower(), name.lower()): int(count) + (sign == ">")
-        for name, end, sign, count in _REPLICAS.findall(step.success)
-        if end == "succeeded"
+        {"chief": "chief", "master": "chief"}.get(part[1].lower(), part[1].lower()): int(part[4]) + (part[3] == ">")
+        for part in parts
+        if part and all(parts) and part[2] == "succeeded"
     }
     decides = "chief" if "chief" in fields["roles"] else "worker"
     workers = fields["roles"].get("worker", {}).get("replicas", 1)

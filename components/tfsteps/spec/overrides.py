@@ -114,9 +114,10 @@ def _key(value: Any, part: str | int, path: Path, change: Override) -> Any:
         case dict():
             return str(part)
         case list():
-            if str(part).isdecimal() and int(part) < len(value):
-                return int(part)
-            wrong = f"has no element {part}" if str(part).isdecimal() else f"is a list, and {part!r} is no position"
+            position = int(part) if re.fullmatch("[0-9]{1,9}", str(part)) else None
+            if position is not None and position < len(value):
+                return position
+            wrong = f"is a list, and {part!r} is no position" if position is None else f"has no element {part}"
             allowed = f"a position from 0 to {len(value) - 1}" if value else "no position: the list is empty"
             raise _refused(change, path, wrong, f"Set the whole list: --set {dotted(path)}='[a, b]'", allowed)
         case _:

@@ -380,3 +380,40 @@ def test_programs_after_a_pause():
     assert options["suspend"]
     assert (options["resume_commands"], options["resume_args"]) == ({"worker": ["a"]}, {"worker": ["x"]})
     assert options["resume_skip_init_containers"]
+
+
+ODD_OTHERS = ["metadata: foo", "metadata: [1]", "metadata: 3", "metadata: {name: [a]}", "x: 1"]
+
+
+@pytest.mark.parametrize("body", ODD_OTHERS)
+def test_another_document_of_any_shape_is_left_as_it_is(body):
+    [job], [note] = read_text(f"kind: ConfigMap\n{body}\n---{TFJOB}")
+    assert job.job["name"] == "flat"
+    assert note.endswith("is no job, and is left as it is")
+
+
+@pytest.mark.parametrize("count", ["9" * 5000, "²", "٣", "-1", "0", "129", "1.5"])
+def test_a_number_of_gpus_that_no_job_file_has_stays_as_it_is(count):
+    [job], _ = read_text(TFJOB.replace("nvidia.com/gpu: 1", f'nvidia.com/gpu: "{count}"'))
+    assert "gpu" not in job.job.get("resources", {})
+    assert job.job["pod"]["spec"]["containers"][0]["resources"] == {"limits": {"nvidia.com/gpu": count}}
+
+
+TWO_JOBS = """
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {name: js}
+spec:
+  failurePolicy: {maxRestarts: 3, rules: [{action: FailJobSet, targetReplicatedJobs: [worker]}]}
+  replicatedJobs:
+  - {name: chief, template: {spec: {template: POD}}}
+  - {name: worker, template: {spec: {parallelism: 2, successPolicy: {rules: [RULE]}, template: POD}}}
+""".replace("POD", "{spec: {restartPolicy: Never, containers: [{name: m, image: x, command: [a]}]}}")
+
+
+@pytest.mark.parametrize("rule", ["{succeededCount: 1}", '{succeededIndexes: "0-1"}'])
+def test_a_success_of_some_pods_is_not_silently_that_of_all(rule):
+    [job], _ = read_text(TWO_JOBS.replace("RULE", rule))
+    assert job.job["success"] == "chief"
+    assert any("spec.replicatedJobs[1].template.spec.successPolicy.rules = " in note for note in job.notes)
+    assert any("spec.failurePolicy.rules[0].targetReplicatedJobs = " in note for note in job.notes)

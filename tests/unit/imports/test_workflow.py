@@ -122,3 +122,24 @@ def test_a_launcher_whose_arguments_are_not_known():
     assert "{{inputs.parameters.spec}} has no value" in refusal(launcher(workerSpec="{{inputs.parameters.spec}}"))
     assert "is not a whole number" in refusal(launcher(backoffLimit="many"))
     assert "is not JSON" in refusal(launcher(workerSpec="{"))
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        'status.conditions.#(type=="Running").status == "True"',
+        "status.phase in (Running, Succeeded)",
+        "status.state == Succeeded, status.extra == 1",
+        "status.replicaStatuses.Worker.succeeded = 2, status.extra == 1",
+        f"status.replicaStatuses.Worker.succeeded = {'9' * 5000}",
+    ],
+)
+def test_a_condition_that_is_not_the_end_of_the_job_is_a_comment(condition):
+    job = imported(condition)
+    assert job.job["success"] == "chief"
+    assert condition in job.comments["success",]
+
+
+def test_a_condition_about_failures_beside_the_success_changes_nothing():
+    job = imported("status.replicaStatuses.Worker.succeeded == 2, status.replicaStatuses.PS.failed == 0")
+    assert job.job["success"] == "all_workers"

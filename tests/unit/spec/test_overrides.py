@@ -132,3 +132,10 @@ def test_differences_are_paths_of_values():
     new = {"env": {"A": "2", "B": "3"}, "args": ["y"], "roles": {"worker": {}, "ps": {"replicas": 2}}}
     assert differences(old, new) == [("env", "A"), ("env", "B"), ("args",), ("roles", "ps", "replicas")]
     assert differences({}, {"gang": {}}) == [("gang",)]
+
+
+@pytest.mark.parametrize("position", ["9" * 5000, "²", "٣", "-1"])
+def test_a_position_that_is_no_number_of_the_list(position):
+    job = "name: a\ncommand: [python]\nargs: [x]\nroles: {worker: {}}\n"
+    with pytest.raises(spec.SpecError, match=r"Set the whole list: --set args="):
+        spec.parse(job, "job", {}, [f"args.{position}=1"])

@@ -15,6 +15,7 @@ from tfsteps.console.errors import CommandError
 from tfsteps.engines.argo import lint
 from tfsteps.imports.draft import Imported
 from tfsteps.imports.fields import NotUnderstoodError
+from tfsteps.imports.metadata import job_name
 from tfsteps.imports.pipelines import ImportedPipeline, read_pipelines
 from tfsteps.imports.read import read_line, read_text, readable
 from tfsteps.imports.steps import WRITERS
@@ -76,6 +77,11 @@ def import_(
     """
     if bool(files) == bool(command):
         raise CommandError("give manifests, or one --command LINE; `tfsteps import --help` shows both")
+    if name and name != job_name(name):
+        allowed = "1 to 63 lower-case letters, digits and '-', a letter first, no '-' last"
+        raise CommandError(
+            f"--name {name!r} is not a job's name; allowed: {allowed}; write {job_name(name) or 'mnist'}"
+        )
     jobs, pipelines = ([_of_line(command, name)], []) if command else _of_files(files or (), name, context, namespace)
     count = len(jobs) + len(pipelines)
     if name and (pipelines or count > 1):
@@ -201,6 +207,8 @@ def _write(
         paths = [output / f"{name}{suffix}" for name in names]
     if twice := [path for path in paths if paths.count(path) > 1]:
         raise CommandError(f"two jobs would be written to {str(twice[0])!r}; import one at a time, with --name")
+    if present := [path for path in paths if path.exists()]:
+        raise CommandError(f"{str(present[0])!r} exists and is left as it is; choose another file")
     for path, text in zip(paths, texts, strict=True):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

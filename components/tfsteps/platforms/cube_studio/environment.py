@@ -94,7 +94,7 @@ def _name(environment: Mapping[str, str]) -> str:
 def _gpus(text: str) -> _Fields:
     """Read the number alone: the node selector has the type in the brackets, GPU_RESOURCE_NAME means the vendor."""
     number = re.split(r"[(（]", text)[0].strip()  # noqa: RUF001  full-width, as Chinese keyboards type it
-    return {"resources": {"gpu": int(number) if number.isascii() and number.isdecimal() else number}}
+    return {"resources": {"gpu": int(number) if re.fullmatch("[0-9]{1,9}", number) else number}}
 
 
 def _range(text: str) -> str:

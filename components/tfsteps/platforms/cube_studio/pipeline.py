@@ -78,7 +78,14 @@ class _Reader:
         self._name = _kubernetes_name(self._pipeline.take(str, "name") or "")
         if not self._name:
             raise NotUnderstoodError("pipeline.name is missing")
-        self._tasks = {_kubernetes_name(task.take(str, "name") or ""): task for task in Fields(document).each("tasks")}
+        self._tasks: dict[str, Fields] = {}
+        for task in Fields(document).each("tasks"):
+            name = _kubernetes_name(task.take(str, "name") or "")
+            if name in self._tasks:
+                raise NotUnderstoodError(
+                    f"{task.where('name')} is {name} in a Workflow, as another task is; rename one"
+                )
+            self._tasks[name] = task
         self._notes: list[str] = []
         env = str(self._pipeline.take(object, "global_env") or "")
         self._global_env = dict(line.strip().split("=", 1) for line in env.splitlines() if "=" in line)
@@ -100,7 +107,8 @@ class _Reader:
             self._notes.append(
                 f"task {name} is not on the canvas (dag_json), and cube-studio does not run it: left out"
             )
-        describe, parallelism = self._pipeline.take(object, "describe"), self._pipeline.take(object, "parallelism")
+        describe = self._pipeline.take(object, "describe")
+        parallelism = _whole(self._pipeline, "pipeline", "parallelism")
         self._report(self._pipeline, "pipeline")
         parameters = [
             {"name": name, **({} if value is None else {"value": value}), **({"description": text} if text else {})}
@@ -109,7 +117,7 @@ class _Reader:
         spec = {
             "entrypoint": "main",
             **({"arguments": {"parameters": parameters}} if parameters else {}),
-            **({"parallelism": int(str(parallelism))} if str(parallelism).isdecimal() else {}),
+            **({"parallelism": parallelism} if parallelism else {}),
             "ttlStrategy": {"secondsAfterCompletion": _RUN_TTL},
             "templates": [{"name": "main", "dag": {"tasks": dag}}, *self._templates],
         }
@@ -151,10 +159,10 @@ class _Reader:
         if problems:
             raise SpecError(problems, name)
         job = {"name": name[:40].rstrip("-"), **self._pod(name, task)}
-        if retry := _whole(task.take(object, "retry")):
+        if retry := _whole(task, f"task {name}", "retry"):
             job |= {"restart": "on_failure", "backoff_limit": retry}
             self._notes.append(f"task {name}: retry = {retry} restarts the whole job, by the launcher")
-        if timeout := _whole(task.take(object, "timeout")):
+        if timeout := _whole(task, f"task {name}", "timeout"):
             job["deadlines"] = {"total": timeout}
         if folder := inputs.pop("working_dir", ""):
             job["working_dir"] = folder
@@ -204,9 +212,9 @@ class _Reader:
                 },
             },
         }
-        if retry := _whole(task.take(object, "retry")):
+        if retry := _whole(task, f"task {name}", "retry"):
             template["retryStrategy"] = {"limit": retry}
-        if timeout := _whole(task.take(object, "timeout")):
+        if timeout := _whole(task, f"task {name}", "timeout"):
             template["activeDeadlineSeconds"] = timeout
         self._templates.append(json.loads(self._with_creator(json.dumps(template))))
         return {"template": name}
@@ -233,7 +241,7 @@ class _Reader:
             raise SpecError(named, name) from error
         resources = {key: value for key, value in fields["resources"].items() if key != "gpu"}
         if (gpu := text["resource_gpu"]) != "0":
-            resources["gpu"] = int(gpu) if gpu.isdecimal() else gpu
+            resources["gpu"] = int(gpu) if re.fullmatch("[0-9]{1,9}", gpu) else gpu
         mounts = [self._volume(volume) for volume in fields.get("volumes", [])]
         return {"resources": resources, **({"volumes": mounts} if mounts else {})}
 
@@ -317,9 +325,12 @@ def _json(value: object, where: str) -> dict[str, Any]:
     return value
 
 
-def _whole(value: object) -> int:
-    """Return a whole number that may be text; 0 = missing."""
-    return int(str(value)) if value is not None and re.fullmatch(r"\d+", str(value)) else 0
+def _whole(fields: Fields, where: str, field: str) -> int:
+    """Take a whole number that may be text; 0 = missing. NotUnderstoodError if it is none."""
+    text = str(fields.take(object, field) or 0).strip()
+    if not re.fullmatch("[0-9]{1,9}", text):
+        raise NotUnderstoodError(f"{where}: {field} is {shown(text)}, expected a whole number from 0 to 999999999")
+    return int(text)
 
 
 def _kubernetes_name(name: str) -> str:

@@ -132,3 +132,17 @@ def test_a_command_line(manifest):
     assert "--command: hai-cli: " in refused("import", "--command", "hai-cli python train.py -- -p 3")
     assert "give manifests, or one --command LINE" in refused("import")
     assert "give manifests, or one --command LINE" in refused("import", manifest, "--command", "hai-cli")
+
+
+def test_nothing_is_written_under_a_wrong_name_or_beside_a_file_that_stays(tmp_path):
+    manifest, folder = tmp_path / "tfjob.yaml", tmp_path / "jobs"
+    manifest.write_text(TFJOB)
+    folder.mkdir()
+    wrong = refused("import", manifest, "-o", folder, "--name", "../../x")
+    assert "--name '../../x' is not a job's name" in wrong
+    assert "write x" in wrong
+    more = tmp_path / "more.yaml"
+    more.write_text(TFJOB.replace("name: flat", "name: other"))
+    (folder / "other.yaml").write_text("mine")
+    assert "exists and is left as it is" in refused("import", manifest, more, "-o", folder)
+    assert [file.name for file in folder.iterdir()] == ["other.yaml"]

@@ -245,3 +245,15 @@ def test_import_of_a_cycle_is_refused(tmp_path):
     code, _, errors = tfsteps("import", file)
     assert code == 2
     assert "main" in errors.splitlines()[-1]
+
+
+@pytest.mark.parametrize("value", ["9" * 5000, "many", "-1", "²", 1.5])
+@pytest.mark.parametrize("path", [("pipeline", "parallelism"), ("tasks", 0, "retry"), ("tasks", 1, "timeout")])
+def test_a_number_that_is_none_is_refused(path, value):
+    with pytest.raises(NotUnderstoodError, match=f"{path[-1]} is .*expected a whole number"):
+        read_pipelines(json.dumps(changed(*path, value=value)))
+
+
+def test_two_tasks_of_one_name_are_refused():
+    with pytest.raises(NotUnderstoodError, match="rename one"):
+        read_pipelines(json.dumps(changed("tasks", 2, "name", value="TF_train")))
