@@ -259,24 +259,35 @@ class _Reader:
             return f"{name} = {value!r}"
         if name == "get_ipython":
             raise self.error(line, "it has a magic or a shell command of the notebook; write plain Python")
-        module, attribute = getattr(value, "__module__", None), getattr(value, "__qualname__", "")
-        if not module or module in {"__main__", self.function.__module__} or not attribute.isidentifier():
+        module, attribute = self._imported_from(name, value)
+        if not module:
             raise self.error(line, f"{name!r} is a {type(value).__name__} of its module; {_FIX}")
         self._check_module(module, line)
         return f"from {module} import {attribute} as {name}"
 
+    def _imported_from(self, name: str, value: Any) -> tuple[str, str]:
+        """Return a module that has a value, and the value's name there; two empty texts = only its own module has it.
+
+        What the value says of itself is not enough: a wrapper has the name of what it wraps, and a method that a module
+        has as a function, such as `random.shuffle`, has that of its class.
+        """
+        own_names = (getattr(value, "__qualname__", ""), getattr(value, "__name__", ""))
+        names = dict.fromkeys([text for text in own_names if isinstance(text, str)] + [name])
+        own = {"__main__", self.function.__module__}
+        first = getattr(value, "__module__", None)
+        others = sorted(sys.modules, key=lambda module: (any(map(_is_private, module.split("."))), len(module), module))
+        for module in [first, *others]:
+            if not isinstance(module, str) or module in own:
+                continue
+            for attribute in names:
+                has_it = attribute.isidentifier() and vars(sys.modules.get(module, object)).get(attribute) is value
+                if has_it and (module == first or not _local_file(module)):
+                    return module, attribute
+        return "", ""
+
     def _check_module(self, name: str, line: int) -> None:
         """Refuse a module that is a file of this machine, and not of an installed package."""
-        top = name.partition(".")[0]
-        if top in sys.stdlib_module_names:
-            return
-        try:
-            spec = importlib.util.find_spec(top) if top else None
-        except (ImportError, ValueError):
-            spec = None
-        origin = spec and (spec.origin or next(iter(spec.submodule_search_locations or ()), None))
-        if not top or (origin and not _installed(origin)):
-            file = f"{origin}, a file" if origin else "a file"
+        if file := _local_file(name):
             raise self.error(line, f"the module {name!r} is {file} of this machine, which is not shipped; {_FIX}")
 
     def _parameters(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[str, Parameter]]:
@@ -321,6 +332,25 @@ class _WithoutAnnotations(ast.NodeTransformer):
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
         value = node.value and self.visit(node.value)
         return ast.Assign([node.target], value or ast.Constant(None), lineno=node.lineno)
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("_")
+
+
+def _local_file(name: str) -> str:
+    """Return what a module is if it is a file of this machine, for messages; empty = of an installed package."""
+    top = name.partition(".")[0]
+    if top in sys.stdlib_module_names:
+        return ""
+    try:
+        spec = importlib.util.find_spec(top) if top else None
+    except (ImportError, ValueError):
+        spec = None
+    origin = spec and (spec.origin or next(iter(spec.submodule_search_locations or ()), None))
+    if top and not (origin and not _installed(origin)):
+        return ""
+    return f"{origin}, a file" if origin else "a file"
 
 
 def _installed(origin: str) -> bool:

@@ -4,6 +4,7 @@ import contextlib
 import datetime as dt
 import os
 import pathlib
+import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -136,6 +137,12 @@ def _job_input(
     options: JobOptions,
     overrides: Sequence[str],
 ) -> JobInput:
+    if not isinstance(job, str | os.PathLike | Mapping | None):
+        raise CommandError(
+            f"job is a {type(job).__name__}; give a job file's path, or a mapping with the fields of one"
+        )
+    if isinstance(command, str):
+        raise CommandError(f"command is the text {command!r}; give a list: {shlex.split(command, comments=False)}")
     if not isinstance(job, Mapping):
         return read(None if job is None else os.fspath(job), command, options, overrides)
     if command is not None or options.used:
@@ -341,7 +348,9 @@ def _since(since: Since, now: float) -> float | None:
             return now - since.total_seconds()
         case dt.datetime():
             return since.timestamp()
-    return run_list.parse_since(since, now)
+        case str():
+            return run_list.parse_since(since, now)
+    raise CommandError(f"since is {since!r}; give text such as 2h, a datetime, a timedelta, or None")
 
 
 @contextlib.contextmanager

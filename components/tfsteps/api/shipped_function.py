@@ -71,11 +71,11 @@ class TrainFunction(Generic[P, R]):
         self._metrics = {metric: f"result/{metric}" for metric in metrics}
         self._spec = spec
 
-    def __call__(self, *args: P.args, **parameters: P.kwargs) -> R:
+    def __call__(self, /, *args: P.args, **parameters: P.kwargs) -> R:
         """Call the function in this process."""
         return self._function(*args, **parameters)
 
-    def job(self, **parameters: Any) -> dict[str, Any]:
+    def job(self, /, **parameters: Any) -> dict[str, Any]:
         """Return the job that `run` runs, with the fields of a job file; its code is kept on this machine.
 
         FunctionError for wrong parameters.
@@ -94,6 +94,7 @@ class TrainFunction(Generic[P, R]):
 
     def run(
         self,
+        /,
         *,
         on: str | None = None,
         system: str | None = None,
@@ -129,7 +130,7 @@ class TrainFunction(Generic[P, R]):
             return FunctionRun(attempt, None, (f"the log of {decisive} has no result",))
         return FunctionRun(attempt, json.loads(lines[0].text.removeprefix(MARK)))
 
-    def kfp(self, **parameters: Any) -> Any:
+    def kfp(self, /, **parameters: Any) -> Any:
         """Return a task of Kubeflow Pipelines, within a pipeline: `train` of `tfsteps.kfp`.
 
         Args:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tfsteps.backends.base import RunBackend
 from tfsteps.backends.find import Selection
 from tfsteps.backends.place import Place, on_of
+from tfsteps.console.errors import CommandError
 from tfsteps.runs.location import Location
 from tfsteps.systems import registry
 
@@ -66,5 +67,9 @@ def open_backend(place: Place, *, gone: bool = False) -> Iterator[RunBackend[Any
                 else:
                     yield backend
         case platform:
+            known = [name for name, declared in registry.plugins().items() if declared.platform]
+            if platform not in known:
+                places = ", ".join([Location.LOCAL, Location.KUBERNETES, *known])
+                raise CommandError(f"--on {platform!r} is unknown: use one of {places}")
             with open_platform(platform) as of_platform:
                 yield of_platform

@@ -74,6 +74,8 @@ def text(value: Any, info: mi.StrType, meta: Mapping[str, Any], written: str | N
         raise RefusedError("is not text", such_as(meta, otherwise), allowed)
     if "\0" in value:
         raise RefusedError("contains a NUL character", "Remove it", allowed)
+    if any("\ud800" <= character <= "\udfff" for character in value):  # what Python makes of an argument's other bytes
+        raise RefusedError("has bytes that are not UTF-8", "Rename what it names, or set LC_ALL=C.UTF-8", allowed)
     if info.pattern and not re.fullmatch(info.pattern, value):
         suggestion = meta["suggest"](value) if "suggest" in meta else None
         fix = f"Write `{suggestion}`" if suggestion else such_as(meta, "Change it")

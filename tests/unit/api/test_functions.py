@@ -146,3 +146,26 @@ def test_all_names_are_there():
     assert all(getattr(tfsteps.api, name) for name in tfsteps.api.__all__)
     with pytest.raises(AttributeError, match="has no attribute 'nope'"):
         _ = tfsteps.api.nope
+
+
+@pytest.mark.parametrize(
+    ("call", "wrong"),
+    [
+        (lambda: run(["job.yaml"]), "job is a list; give a job file's path"),
+        (lambda: run(3), "job is a int; give a job file's path"),
+        (lambda: run(command="python train.py"), r"give a list: \['python', 'train.py'\]"),
+        (lambda: runs(on="mars"), "--on 'mars' is unknown: use one of local, kubernetes, "),
+        (lambda: runs(since=3), "since is 3; give text such as 2h"),
+    ],
+)
+def test_an_argument_of_another_type_is_one_clear_error(call, wrong):
+    with pytest.raises(CommandError, match=wrong):
+        call()
+
+
+@pytest.mark.parametrize("field", ["command", "args", "env"])
+def test_text_that_is_not_utf_8_is_refused_before_there_is_a_run(field):
+    value = {"A": "\udcff"} if field == "env" else ["\udcff"]
+    with pytest.raises(SpecError, match=rf"{field}.*has bytes that are not UTF-8.*set LC_ALL=C.UTF-8"):
+        run({"name": "a", "command": ["true"], "roles": {"worker": {}}, field: value})
+    assert len(runs()) == 0

@@ -7,10 +7,13 @@ import inspect
 import json
 import logging.handlers
 import math
+import random
 import subprocess
 import sys
+import types
 import urllib.parse as urls
 from collections import OrderedDict
+from random import shuffle
 
 import pytest
 import yaml
@@ -19,7 +22,7 @@ from kfp import compiler, dsl
 
 from tests.support import log_lines
 from tfsteps import train_function
-from tfsteps.api import CommandError, FunctionError
+from tfsteps.api import CommandError, FunctionError, function_source
 from tfsteps.api.function_source import RUN_OPTIONS
 from tfsteps.engines.kfp import lint
 from tfsteps.runs import code_archive
@@ -368,3 +371,29 @@ def test_a_notebook_magic_is_refused(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert "cells.py, line 3: it has a magic or a shell command of the notebook" in done.stdout
+
+
+def uses_names_of_methods_and_wrappers():
+    items = [random.random()]
+    shuffle(items)
+    return wrapped(items)  # noqa: F821  a name of a module that the test makes
+
+
+def test_an_import_is_of_the_object_itself_not_of_what_it_says_of_itself(monkeypatch):
+    package = types.ModuleType("json.tool_of_a_package")
+    exec("def other(): pass\ndef wrapped(items): pass\n", vars(package))
+    functools.update_wrapper(package.wrapped, package.other)
+    monkeypatch.setitem(sys.modules, package.__name__, package)
+    monkeypatch.setitem(globals(), "wrapped", package.wrapped)
+    text = function_source.read(uses_names_of_methods_and_wrappers).text
+    assert "from json.tool_of_a_package import wrapped as wrapped\n" in text
+    assert "from random import shuffle as shuffle\n" in text
+
+
+def test_a_parameter_may_be_called_self():
+    assert train_function(takes_self).job(self=3)["args"] == ["--self=3"]
+    assert train_function(takes_self)(self=3) == 3
+
+
+def takes_self(self: int):
+    return self
