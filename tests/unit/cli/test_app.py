@@ -1,11 +1,12 @@
 """What the command loads before it does anything: each call of it waits for that."""
 
+import os
 import subprocess
 import sys
 
 import pytest
 
-from tests.unit.cli.command import refused, tfsteps
+from tests.unit.cli.command import COMMAND, refused, tfsteps
 
 PROGRAM = """
 import sys
@@ -46,3 +47,11 @@ def test_what_is_given_is_still_checked(arguments, error):
 def test_several_values_are_a_list(tmp_path, monkeypatch):
     monkeypatch.setenv("TFSTEPS_HOME", str(tmp_path))
     assert tfsteps("runs", "--state", "failed", "--state", "lost")[0] == 0
+
+
+def test_ctrl_c_while_the_command_loads_is_no_traceback(tmp_path):
+    (tmp_path / "rich.py").write_text("raise KeyboardInterrupt\n")
+    (tmp_path / "typer.py").write_text("raise KeyboardInterrupt\n")
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    ended = subprocess.run([COMMAND, "runs"], env=env, check=False, capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
