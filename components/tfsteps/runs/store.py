@@ -320,9 +320,16 @@ def make_private(folder: pathlib.Path) -> None:
 
 
 def runs() -> list[str]:
-    """Return the ids of all runs, the newest last; without those whose removal was interrupted."""
+    """Return the ids of all runs, the newest last; without those whose removal was interrupted.
+
+    Raises:
+        OSError: It is not known which there are: the state folder is a file, or another user's.
+    """
     root = home() / "runs"
-    children = root.iterdir() if root.is_dir() else ()
+    try:
+        children = [*root.iterdir()]
+    except FileNotFoundError:
+        children = []
     folders = [folder for folder in children if folder.is_dir() and not folder.name.startswith(".")]
     return [urllib.parse.unquote(f.name) for f in sorted(folders, key=lambda f: f.stat().st_mtime)]
 
@@ -359,7 +366,7 @@ def attempts(run: str, task: str | None = None) -> list[AttemptFolder]:
         result += [
             AttemptFolder(child)
             for child in sorted(numbered, key=lambda child: int(child.name))
-            if (child / "status.json").exists()
+            if (child / "status.json").is_symlink() or (child / "status.json").exists()  # a broken link, too
         ]
     return result
 

@@ -54,7 +54,8 @@ class LocalBackend:
 
     @property
     def where(self) -> str:
-        return f"in {store.home()}"
+        unread = f", except {len(self._unreadable)} that cannot be read" if self._unreadable else ""
+        return f"in {store.home()}{unread}"
 
     def jobs(self, run: str = "", labels: Mapping[str, str] = NO_LABELS) -> list[LocalAttempt]:
         """Return the attempts with a readable status; warn of the others. Labels are those of the recorded job."""

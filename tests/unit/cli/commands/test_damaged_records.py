@@ -10,6 +10,7 @@ import pytest
 from tests.support.log_lines import log_line
 from tests.unit.cli.command import tfsteps
 from tests.unit.cli.statuses import saved
+from tfsteps.runs import store
 from tfsteps.runs.events import State
 from tfsteps.runs.log_file import read_log
 
@@ -119,3 +120,18 @@ def test_a_hostile_record_costs_itself_alone(record, content):
     for command in (*COMMANDS, ("compare", "r1", "r2"), ("prune", "--older-than", "1d", "--dry-run"), ("rerun", "r1")):
         ran(*command)
     assert "r2" in tfsteps("runs")[1]
+
+
+def test_runs_that_cannot_be_read_are_not_no_runs(tmp_path, monkeypatch):
+    file = saved(run="r1").folder / "status.json"
+    for damage in (lambda: file.write_bytes(b""), lambda: (file.unlink(), file.symlink_to("nowhere"))):
+        damage()
+        err = tfsteps("runs")[2]
+        assert f"{file} cannot be read" in err
+        assert "except 1 that cannot be read" in err
+    assert store.next_attempt("r1", file.parents[1].name) == 1
+    home = tmp_path / "file"
+    home.write_text("")
+    monkeypatch.setenv("TFSTEPS_HOME", str(home))
+    code, _, err = tfsteps("runs")
+    assert (code, "Not a directory" in err) == (13, True)
