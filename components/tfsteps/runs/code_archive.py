@@ -44,6 +44,8 @@ _LEFT_OUT = {
     "may hold a secret": (
         ".env", ".env.*", ".netrc", ".pypirc", ".ssh/", ".aws/", ".kube/", ".docker/", ".config/gcloud/",
         "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "*.pem", "*.key", "*.p12", "*.kubeconfig",
+        ".azure/", ".boto", ".envrc", ".git-credentials", ".gnupg/", ".npmrc", ".s3cfg", ".vault-token",
+        "kaggle.json", "kubeconfig", "*.jks", "*.pfx",
     ),
     "is generated": (
         "__pycache__/", "*.pyc", ".venv/", "venv/", "node_modules/", ".ipynb_checkpoints/", ".mypy_cache/",
