@@ -192,9 +192,19 @@ def from_text(text: str) -> str:
         archive = b""
     if not archive:
         raise CodeError("it is not packed code")
+    keep(digest, archive)
+    return digest
+
+
+def keep(digest: str, archive: bytes) -> None:
+    """Keep an archive that another machine packed.
+
+    Raises:
+        CodeError: It is not that of the digest.
+        OSError: It cannot be written.
+    """
     _plain(archive, digest)
     _keep(digest, archive)
-    return digest
 
 
 def reduce_hint() -> str:

@@ -1,6 +1,7 @@
 """Packed code in a bucket or on an HTTP server: uploaded where it is packed, under the name of its hash.
 
-Replicas fetch it before their program, so neither a pipeline nor a ConfigMap has to carry it.
+Replicas fetch it before their program, so neither a pipeline nor a ConfigMap has to carry it. A local run fetches what
+another machine packed.
 """
 
 from tfsteps.runs import code_archive
@@ -45,3 +46,36 @@ def upload(source: CodeSource) -> bool:
             fix = "the server must allow PUT there without credentials"
         raise CodeError(f"the code cannot be uploaded to {url}: {error}; {fix}") from error
     return True
+
+
+def fetch(source: CodeSource) -> None:
+    """Keep the packed code of a source on this machine: from its bucket, unless this machine keeps it already.
+
+    Raises:
+        CodeError: It cannot be fetched, or has another hash.
+        OSError: It cannot be written.
+    """
+    import http.client  # noqa: PLC0415  as above
+    import urllib.error  # noqa: PLC0415
+    import urllib.request  # noqa: PLC0415
+
+    from tfsteps.tensorboard.object_store import open_object, set_endpoints  # noqa: PLC0415
+
+    if not source.digest or not source.bucket or code_archive.kept(source.digest):
+        return
+    if (url := url_of(source)).startswith("pvc://"):
+        fix = "run it on the cluster, or launch it from its folder: `--set code=FOLDER`"
+        raise CodeError(f"the code is on a claim, {url}, which this machine cannot read; {fix}")
+    try:
+        if url.startswith("http"):
+            with urllib.request.urlopen(url, timeout=_SECONDS) as answer:  # noqa: S310  as above
+                archive = answer.read()
+        else:
+            set_endpoints()
+            archive = open_object(url)[0].read()
+    except (OSError, http.client.HTTPException) as error:
+        if isinstance(error, urllib.error.HTTPError):
+            error.close()
+        fix = "correct code.bucket or the credentials, or launch it from its folder: `--set code=FOLDER`"
+        raise CodeError(f"the code cannot be fetched from {url}: {error}; {fix}") from error
+    code_archive.keep(source.digest, archive)

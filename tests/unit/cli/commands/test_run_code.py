@@ -5,7 +5,9 @@ import os
 import pytest
 import yaml
 
+from tests.support.code_store import served
 from tests.unit.cli.command import refused, tfsteps
+from tfsteps.engines.code_input import unpacked_code, with_packed_code
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.store import AttemptFolder
 
@@ -55,6 +57,15 @@ def test_code_that_is_gone_is_not_replaced_by_the_folder_of_today(folder, home):
     for archive in (home / "code").iterdir():
         archive.unlink()
     assert "is not kept on this machine; launch it from its folder: `--set code=FOLDER`" in refused("rerun", "r")
+
+
+def test_a_step_compiled_elsewhere_fetches_its_code_from_the_bucket(folder, monkeypatch, tmp_path):
+    with served() as (_, address):
+        code = with_packed_code({"code": {"folder": ".", "bucket": f"{address}/code"}})["code"]
+        monkeypatch.setenv("TFSTEPS_HOME", str(tmp_path / "another"))
+        job = job_file(folder, **unpacked_code({"code": code}))
+        (folder / "train.py").unlink()
+        assert "ran 1 True" in tfsteps("run", job, "--run-id", "r")[1]
 
 
 def test_a_dry_run_prints_the_objects_and_all_that_is_left_out(folder):

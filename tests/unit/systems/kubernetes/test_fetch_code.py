@@ -127,3 +127,34 @@ def test_an_upload_that_is_refused_says_what_to_do(source, monkeypatch):
 
 def test_what_another_machine_has_packed_is_not_uploaded():
     assert not code_bucket.upload(CodeSource(digest="0" * 64, bucket="http://127.0.0.1:1"))
+
+
+def moved(monkeypatch, tmp_path):
+    """Make this a machine that keeps no archive."""
+    monkeypatch.setenv("TFSTEPS_HOME", str(tmp_path / "another"))
+
+
+@pytest.mark.parametrize("scheme", ["http", "s3"])
+def test_a_machine_without_the_archive_fetches_it(source, bucket, monkeypatch, tmp_path, scheme):
+    with served() as (_, address):
+        code = source(f"{address}/code" if scheme == "http" else "s3://code/team")
+        code_bucket.upload(code)
+        moved(monkeypatch, tmp_path)
+        code_bucket.fetch(code)
+    code_archive.unpack(code.digest, tmp_path / "new")
+    assert (tmp_path / "new" / "train.py").read_text() == "print('shipped')\n"
+    code_bucket.fetch(code)  # it is kept: nobody is asked
+
+
+def test_a_machine_keeps_nothing_that_is_not_the_code(source, monkeypatch, tmp_path):
+    with served() as (store, address):
+        code = source(f"{address}/code")
+        code_bucket.upload(code)
+        moved(monkeypatch, tmp_path)
+        store.objects[f"/code/{code.digest}.tar.gz"] = b"no archive"
+        with pytest.raises(CodeError, match="is damaged"):
+            code_bucket.fetch(code)
+        store.objects.clear()
+        with pytest.raises(CodeError, match=r"cannot be fetched from http://.*404.*--set code=FOLDER"):
+            code_bucket.fetch(code)
+    assert not code_archive.kept(code.digest)
