@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from tfsteps.spec.fields import Filled, GpuCount, Limit, Name, ObjectName, Priority, ResourceName
+from tfsteps.spec.fields import Filled, Limit, Name, ObjectName, Priority, ResourceName
 from tfsteps.spec.pod import Env, Labels, Limits, Tolerations, Volumes
 from tfsteps.spec.units import Cpu, Duration, Keeping, Memory
 
@@ -18,6 +18,7 @@ Registry = Annotated[
     ),
 ]
 Factor = Annotated[int, Meta(ge=1, le=10_000, description="a whole number from 1 to 10000", examples=[100])]
+MostGpus = Annotated[int, Meta(ge=0, le=128, description="a whole number from 0 to 128", examples=[8])]
 Replicas = Annotated[int, Meta(ge=1, le=40_000, description="a whole number from 1 to 40000", examples=[32])]
 Headroom = Annotated[float, Meta(ge=0, le=10, description="a number from 0 to 10", examples=[0.4])]
 EnoughRuns = Annotated[int, Meta(ge=1, le=1000, description="a whole number from 1 to 1000", examples=[10])]
@@ -139,7 +140,7 @@ class Caps(_Base, frozen=True):
 
     cpu: Cpu | None = None
     memory: Memory | None = None
-    gpu: GpuCount | None = None
+    gpu: MostGpus | None = None
     replicas: Replicas | None = None
 
 

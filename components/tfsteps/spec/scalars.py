@@ -102,6 +102,11 @@ def quantity(value: Any, info: mi.IntType | mi.FloatType, meta: Mapping[str, Any
     allowed, fix = meta["description"], such_as(meta, "Change it")
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise RefusedError("is not a quantity", fix, allowed)
+    if isinstance(value, str) and "parse" not in meta:  # a plain number, without units
+        match = re.fullmatch(r"\s*(-?[0-9]{1,9}(\.[0-9]{1,9})?)\s*", value)
+        raise RefusedError(
+            "is text, and not a number", f"Write `{match[1]}`, without quotes" if match else fix, allowed
+        )
     amount = _parsed(value, meta) if isinstance(value, str) else value
     if not _within(amount, info):
         raise RefusedError("is out of range", fix, allowed)

@@ -159,7 +159,8 @@ def advice(word: str, allowed: Iterable[str]) -> tuple[str, str | None]:
     if "roles" in (names := set(allowed)) and (role := _role(word)) and role not in names:
         return f"Put it below `roles`: `roles: {{{role}: {{}}}}`", "roles"
     guess = nearest(word, allowed)
-    return (f"Write `{guess}`" if guess else _MISPLACED.get(_bare(word), "Remove it")), guess
+    misplaced = {} if {"cpu", "limits"} <= names else _MISPLACED  # these are the fields of `resources` themselves
+    return (f"Write `{guess}`" if guess else misplaced.get(_bare(word), "Remove it")), guess
 
 
 def _role(word: str) -> str:
