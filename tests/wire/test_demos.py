@@ -1,6 +1,8 @@
 """Demos on a cluster: no command and no pass of the janitor deletes or changes an object with the mark."""
 
 import copy
+import pathlib
+import re
 
 import pytest
 import yaml
@@ -12,13 +14,17 @@ from tests.wire.scripted import Answer, refusal, serve
 from tests.wire.test_submit_argo import merged
 from tfsteps import spec
 from tfsteps.backends import waiting
+from tfsteps.cli import app
 from tfsteps.engines.argo import manual_runs
 from tfsteps.kube import access
-from tfsteps.runs.demo import DEMO, PICTURE
+from tfsteps.kube.client import Api
+from tfsteps.runs.demo import DEMO, PICTURE, DemoError
 from tfsteps.runs.identity import Identity
 from tfsteps.schedule import argo, cronjob, from_plain, janitor
 from tfsteps.systems import kubeflow
 from tfsteps.systems.kubernetes.preflight import findings
+from tfsteps.systems.kubernetes.tensorboard.request import TensorBoardRequest, TensorBoardSettings
+from tfsteps.systems.kubernetes.tensorboard.start import start
 
 MANUAL = {"tfsteps.dev/trigger": "manual", "tfsteps.dev/pipeline": "nightly"}
 HOURLY, EVERY, RULED = {"cron": "0 * * * *"}, {"interval": "6h"}, {"cron": "0 * * * *", "catch_up": True}
@@ -37,6 +43,14 @@ def stored(item, uid=""):
 
 def job_of_workflow():
     return tfjob("uid-once", ("Succeeded", "True", 1))
+
+
+def job_owned_by(workflow):
+    """Return the job of a Workflow whose run has another id, as in cube-studio."""
+    item = tfjob(f"of-{workflow}", ("Running", "True", 1))
+    owner = {"apiVersion": WORKFLOW["apiVersion"], "kind": "Workflow", "name": workflow, "uid": f"uid-{workflow}"}
+    item["metadata"]["ownerReferences"] = [owner]
+    return item
 
 
 class Cluster:
@@ -59,6 +73,9 @@ class Cluster:
         ]
         items = [
             ("tfjobs", tfjob("r1", ("Running", "True", 1))),
+            *(("tfjobs", job_owned_by(name)) for name in ("hourly-1", "ruled-x7k2p")),
+            ("tfjobs", tfjob("paused", ("Suspended", "True", 1))),
+            ("tfjobs", tfjob("run-task-train", ("Running", "True", 1), task="train")),
             ("tfjobs", job_of_workflow()),
             ("workflows", stored({**WORKFLOW, "metadata": {"name": "once", "labels": MANUAL}})),
             ("workflows", stored({**WORKFLOW, "metadata": run})),
@@ -128,15 +145,42 @@ def workflow(tmp_path):
     return file
 
 
+@pytest.fixture
+def task(tmp_path):
+    """A Workflow with a task `train`."""
+    inputs = [
+        {"name": "name", "value": "quick"},
+        {"name": "image", "value": "acme/quick:1"},
+        {"name": "workers", "value": "1"},
+    ]
+    reference = {"name": "tfsteps", "template": "train"}
+    main = {"name": "main", "dag": {"tasks": [
+        {"name": "train", "templateRef": reference, "arguments": {"parameters": inputs}},
+    ]}}  # fmt: skip
+    file = tmp_path / "task.yaml"
+    file.write_text(
+        yaml.safe_dump({**WORKFLOW, "metadata": {"name": "task"}, "spec": {"entrypoint": "main", "templates": [main]}})
+    )
+    return file
+
+
 COMMANDS = {  # what is marked, and the command
     "clear": ("tfjobs", "r1", "clear r1 --on kubernetes --yes"),
     "clear a task": ("tfjobs", "r1", "clear r1 --task mnist --on kubernetes --yes"),
     "stop": ("tfjobs", "r1", "stop r1 --on kubernetes"),
     "pause": ("tfjobs", "r1", "pause r1 --on kubernetes"),
+    "resume": ("tfjobs", "paused", "resume paused --on kubernetes"),
     "replace a run": ("workflows", "once", "submit FILE --replace"),
     "replace a run whose job is marked": ("tfjobs", "uid-once", "submit FILE --replace"),
     "update a schedule": ("cronworkflows", "hourly", "submit FILE --name hourly --every 5h --yes"),
     "delete a schedule whose run is marked": ("workflows", "hourly-1", "schedules delete hourly --yes"),
+    "delete a schedule whose run's job is marked": ("tfjobs", "of-hourly-1", "schedules delete hourly --yes"),
+    "delete a schedule whose resubmitted run's job is marked": (
+        "tfjobs",
+        "of-ruled-x7k2p",
+        "schedules delete ruled --yes",
+    ),
+    "clear the runs of a task": ("tfjobs", "run-task-train", "task clear TASK train --on kubernetes --yes"),
     "delete a schedule with a resubmitted run": ("workflows", "ruled-x7k2p", "schedules delete ruled --yes"),
     **{
         f"{action} {plural}": (plural, name, f"schedules {action} {name} --yes")
@@ -146,12 +190,90 @@ COMMANDS = {  # what is marked, and the command
 }
 
 
-@pytest.mark.parametrize("value", ["true", "yes", "True"])
+CHANGES_NO_OBJECT_OF_OTHERS = {
+    "run": "creates a job, or refuses a run id that exists",
+    "attach": "follows a job as its launcher",
+    "rerun": "creates another run",
+    "requeue": "is for platforms, whose tasks cannot be demos",
+    "change": "is for platforms, whose tasks cannot be demos",
+    "tensorboard": "replaces a TensorBoard that has ended: test_a_tensorboard_that_is_a_demo_is_not_replaced",
+    "rm": "removes records of this machine: tests/unit/cli/commands/test_demo.py",
+    "prune": "removes records of this machine: tests/unit/cli/commands/test_demo.py",
+}
+
+
+READS = "check compare compile debug import init lint logs platform report role runs schema shell show tune validate"
+
+
+def test_each_command_refuses_demos_or_changes_nothing():
+    """A new command needs a case of COMMANDS, or the reason why it needs none."""
+    covered = {line.split()[0] for _, _, line in COMMANDS.values()}
+    assert {*app._COMMANDS} == covered | {*READS.split()} | CHANGES_NO_OBJECT_OF_OTHERS.keys()
+
+
+DELETING = {  # by module, what keeps it from deleting or changing a demo
+    "engines/argo/manual_runs.py": "list_demos",
+    "engines/argo/objects.py": "check_changeable",
+    "engines/argo/rule_runs.py": "list_demos",
+    "engines/argo/schedules.py": "list_demos",
+    "janitor/sweep.py": "mark_of",
+    "systems/kubernetes/cleanup/clear.py": "check_changeable",
+    "systems/kubernetes/query/runs.py": "check_changeable",
+    "systems/kubernetes/tensorboard/start.py": "check_changeable",
+    # below: what a run does to itself, and what callers do after they have checked the job
+    **dict.fromkeys(
+        (
+            "systems/kubernetes/cleanup/finalizer.py",
+            "systems/kubernetes/cleanup/keeper.py",
+            "systems/kubernetes/dependents.py",
+            "systems/kubernetes/follow/following.py",
+            "systems/kubernetes/follow/job.py",
+            "systems/kubernetes/follow/tensorboard.py",
+            "systems/kubernetes/follow/volume_reader.py",
+            "systems/kubernetes/system.py",
+        ),
+        "",
+    ),
+}
+
+
+def test_a_new_run_of_a_task_replaces_no_demo(cluster, task):
+    cluster.mark("tfjobs", "run-task-train")
+    code, _, err = tfsteps("task", "run", task, "train", "--replace", "--on", "kubernetes", "--system", "kubeflow")
+    assert (code, "is a demo" in err, cluster.changes) == (2, True, []), err
+
+
+def test_each_module_that_deletes_or_changes_objects_asks_for_demos():
+    root = pathlib.Path(app.__file__).parents[1]
+    calls = re.compile(r"(?:\b_?api|\bclient|_urgent|\)|_api\.copy\(\w+\))\.(?:delete|patch)\(")
+    deleting = {}
+    for path in root.rglob("*.py"):
+        text = path.read_text("utf-8")
+        if "platforms/hai" not in str(path) and calls.search(text):
+            deleting[str(path.relative_to(root))] = text
+    assert deleting.keys() == DELETING.keys()
+    assert [module for module, guard in DELETING.items() if guard not in deleting[module]] == []
+
+
+def test_a_tensorboard_that_is_a_demo_is_not_replaced(cluster, monkeypatch):
+    monkeypatch.setattr("tfsteps.image.REGISTRY", "docker.io")  # the image is on the nodes
+    settings = TensorBoardSettings(log_dirs={"": "s3://bucket/r"}, total=1000.0)
+    request = TensorBoardRequest(namespace="ml", labels={"tfsteps.dev/run-id": "r"}, settings=settings)
+    board = stored({"metadata": {"name": request.name}})
+    board["status"] = {"conditions": [{"type": "Complete", "status": "True"}]}
+    cluster.objects["jobs", request.name] = board
+    cluster.mark("jobs", request.name)
+    with pytest.raises(DemoError, match=f"{request.name} is a demo"):
+        start(Api(cluster.server.access()), request)
+    assert not [change for change in cluster.changes if not change.startswith("POST")]
+
+
+@pytest.mark.parametrize("value", ["true", "True"])
 @pytest.mark.parametrize("case", COMMANDS)
-def test_no_command_deletes_or_changes_a_demo(cluster, workflow, case, value):
+def test_no_command_deletes_or_changes_a_demo(cluster, workflow, task, case, value):
     plural, name, line = COMMANDS[case]
     meta = cluster.mark(plural, name, value)["metadata"]
-    code, _, err = tfsteps(*[workflow if word == "FILE" else word for word in line.split()])
+    code, _, err = tfsteps(*[{"FILE": workflow, "TASK": task}.get(word, word) for word in line.split()])
     if value != "true":  # it is not the mark
         assert (code, bool(cluster.changes)) == (0, True), err
         return
@@ -173,7 +295,7 @@ def test_a_schedule_is_not_deleted_if_its_runs_may_be_demos(cluster, monkeypatch
     for name, kind in (("hourly", "CronWorkflow"), ("ruled", "ConfigMap")):
         code, _, err = tfsteps("schedules", "delete", name, "--yes")
         assert (code, cluster.changes) == (2, [])
-        assert f"{kind} ml/{name} is not deleted: its runs would go with it, and whether one is a demo is not" in err
+        assert f"{kind} ml/{name} is not deleted: its runs would go with it, and whether one or its" in err
 
 
 def test_a_demo_that_was_marked_after_the_list_is_not_cleared(cluster, monkeypatch):
@@ -214,7 +336,7 @@ def test_a_job_gets_the_mark_of_its_launchers_pod(cluster, monkeypatch, tmp_path
 def test_runs_lists_demos_first(cluster):
     cluster.mark("tfjobs", "uid-once")
     code, out, err = tfsteps("runs", "--on", "kubernetes")
-    header, first, second = [line.split() for line in out.splitlines()]
+    header, first, second, *_ = [line.split() for line in out.splitlines()]
     assert (code, err, "DEMO" in header) == (0, "", True)
     assert ("uid-once" in first, "demo" in first, "demo" in second) == (True, True, False)
 

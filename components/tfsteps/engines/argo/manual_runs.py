@@ -8,10 +8,11 @@ from tfsteps.console.messages import say
 from tfsteps.engines.argo.workflow import WORKFLOWS, trigger_of
 from tfsteps.kube.client import Api
 from tfsteps.launcher.exit_codes import ExitCode
-from tfsteps.runs.demo import check_changeable
+from tfsteps.runs.demo import DemoError
 from tfsteps.runs.identity import MANUAL, PIPELINE, TRIGGER
 from tfsteps.systems import registry
 from tfsteps.systems.kubernetes.cleanup.clear import RunObjects
+from tfsteps.systems.kubernetes.cleanup.demos import list_demos, runs_of
 
 _GONE_SECONDS, _POLL_SECONDS = 180.0, 0.5
 
@@ -27,9 +28,11 @@ def clear_manual(api: Api, namespace: str, labels: Mapping[str, str]) -> None:
     selector = f"{TRIGGER}={MANUAL},{PIPELINE}={labels[PIPELINE]}"
     items = [item for item in api.iterate(WORKFLOWS, namespace, labelSelector=selector) if trigger_of(item) == MANUAL]
     runs = {item["metadata"]["name"]: item["metadata"]["uid"] for item in items}
-    for item in items:  # all, before anything is removed
-        check_changeable(WORKFLOWS, item)
-        RunObjects(api, registry.kinds(), namespace, item["metadata"]["uid"]).list()
+    if runs:  # before anything is removed
+        resources = [WORKFLOWS, *(kind.resource for kind in registry.kinds())]
+        for resource, item in list_demos(api, namespace, dict.fromkeys(resources)):
+            if {uid for _, uid in runs_of(item)} & {*runs.values()}:
+                raise DemoError(resource, item["metadata"])
     for name, uid in runs.items():
         say(f"removing the manual run {name}")
         api.delete(WORKFLOWS, namespace, name, uid)

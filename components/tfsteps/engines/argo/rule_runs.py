@@ -9,8 +9,9 @@ All passes write the record with the version of the ConfigMap that they read. If
 meanwhile, the write is refused, and the next pass decides again.
 """
 
+import functools
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -23,13 +24,14 @@ from tfsteps.kube.answers import CUT
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError, Stopped
 from tfsteps.kube.metadata import Metadata, metadata_of
-from tfsteps.runs.demo import mark_of
 from tfsteps.runs.identity import PREFIX, SCHEDULED, TRIGGER
 from tfsteps.schedule import Schedule
 from tfsteps.schedule.janitor import ACCEPTED, PAUSED, SELECTOR, STATE, read, state_of
 from tfsteps.schedule.rules import DateRecord, DueRuns, RuleState, RunState, decide
 from tfsteps.schedule.types import utc
 from tfsteps.spec import SpecError, format_duration
+from tfsteps.systems import registry
+from tfsteps.systems.kubernetes.cleanup.demos import list_demos, runs_of
 from tfsteps.systems.kubernetes.times import seconds
 
 SCHEDULE_UID = f"{PREFIX}schedule-uid"
@@ -62,7 +64,6 @@ class DatedRun(msgspec.Struct, frozen=True):
         state: Its phase; None = it cannot be read.
         held: Whether it is suspended until its date is recorded.
         created: Seconds since the epoch; None = it does not say.
-        demo: Whether it is a demo, which no rule deletes or stops.
     """
 
     name: str
@@ -70,7 +71,6 @@ class DatedRun(msgspec.Struct, frozen=True):
     state: RunState | None
     held: bool
     created: float | None
-    demo: bool = False
 
 
 def keep_schedules(api: Api, namespace: str, say: Callable[[str], object], dry_run: bool, /) -> Kept:
@@ -91,13 +91,15 @@ def keep_schedules(api: Api, namespace: str, say: Callable[[str], object], dry_r
     if not schedules:
         return kept
     now = _now(api, failed)
+
+    demos = functools.cache(functools.partial(_demos, api, namespace, failed))
     for item in schedules:
         kept.schedules += 1
         try:
             metadata = metadata_of(item)
             own = runs.get((metadata.namespace, metadata.uid), {})
             if now is not None:
-                kept.started += _Schedule(api, item, metadata, own, say).keep(now, dry_run=dry_run)
+                kept.started += _Schedule(api, item, metadata, own, say=say, demos=demos).keep(now, dry_run=dry_run)
         except (ApiError, ValueError, SpecError) as error:
             failed(f"Schedule {_described(item)}", error)
         except Stopped:
@@ -105,6 +107,16 @@ def keep_schedules(api: Api, namespace: str, say: Callable[[str], object], dry_r
         except Exception as error:  # noqa: BLE001  a ConfigMap may have any content
             failed(f"Schedule {_described(item)} is not understood", error)
     return kept
+
+
+def _demos(api: Api, namespace: str, failed: Callable[[str, object], None]) -> frozenset[tuple[str, str]] | None:
+    """Return the runs that no rule deletes or stops, by namespace and uid; None, after a report = not known."""
+    resources = dict.fromkeys([WORKFLOWS, *(kind.resource for kind in registry.kinds())])
+    try:
+        return frozenset(run for _, item in list_demos(api, namespace, resources) for run in runs_of(item))
+    except ApiError as error:
+        failed("demos cannot be listed, so no run is stopped or deleted", error)
+        return None
 
 
 def _described(item: Any) -> str:
@@ -156,7 +168,7 @@ def _run(item: Mapping[str, Any], metadata: Metadata) -> DatedRun:
     state = None if CUT in item else PHASES.get((item.get("status") or {}).get("phase") or "")
     held = HELD in (metadata.annotations or {})
     created = seconds(metadata.creation_timestamp)
-    return DatedRun(metadata.name, metadata.uid, state, held, created, mark_of(item) is not None)
+    return DatedRun(metadata.name, metadata.uid, state, held, created)
 
 
 def decision_of(item: Mapping[str, Any], schedule: Schedule, runs: Mapping[int, DatedRun], now: float) -> DueRuns:
@@ -216,8 +228,11 @@ class _Schedule:
         item: dict[str, Any],
         metadata: Metadata,
         runs: dict[int, DatedRun],
+        *,
         say: Callable[[str], object],
+        demos: Callable[[], frozenset[tuple[str, str]] | None],
     ) -> None:
+        self._demos = demos
         self._api, self._item, self._metadata, self._runs = api, item, metadata, runs
         self._print = say
         self._version = item["metadata"]["resourceVersion"]
@@ -273,8 +288,11 @@ class _Schedule:
             raise error
         return len(created)
 
-    def _without_demos(self, dates: Iterable[int]) -> list[int]:
-        return [date for date in dates if not self._runs[date].demo]
+    def _without_demos(self, dates: Sequence[int]) -> list[int]:
+        """Return the dates whose runs and their jobs are certainly no demos."""
+        demos = self._demos() if dates else None
+        where = self._metadata.namespace
+        return [date for date in dates if demos is not None and (where, self._runs[date].uid) not in demos]
 
     def _release(self, state: RuleState, suspend: bool | None) -> None:
         """Let the runs start whose dates are recorded; `suspend` is what the Workflow itself has."""

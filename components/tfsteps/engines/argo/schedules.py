@@ -14,6 +14,7 @@ from tfsteps.engines.argo import objects
 from tfsteps.engines.argo.objects import CONFIG_MAPS, CRON_JOBS, CRON_WORKFLOWS, RESOURCES
 from tfsteps.engines.argo.rule_runs import PHASES, SCHEDULED_TIME, DatedRun, decision_of, runs_by_schedule
 from tfsteps.engines.argo.workflow import WORKFLOWS
+from tfsteps.engines.argo.workflow_objects import owner_of
 from tfsteps.engines.schedules import (
     SCHEDULE,
     Outcome,
@@ -32,6 +33,8 @@ from tfsteps.schedule.argo import schedule_of
 from tfsteps.schedule.janitor import ACCEPTED, PAUSED, SELECTOR
 from tfsteps.schedule.rules import DueRuns
 from tfsteps.spec import SpecError
+from tfsteps.systems import registry
+from tfsteps.systems.kubernetes.cleanup.demos import list_demos
 from tfsteps.systems.kubernetes.times import seconds
 
 CRON_WORKFLOW_LABEL = "workflows.argoproj.io/cron-workflow"
@@ -112,7 +115,7 @@ class ClusterSchedules:
 
         Raises:
             CommandError: Whether one is, is not known; or it was replaced meanwhile.
-            DemoError: It or a run is a demo.
+            DemoError: It, a run or a job of one is a demo.
         """
         self._object(state)
         self._check_runs(state)
@@ -122,23 +125,33 @@ class ClusterSchedules:
             self._api.delete(resource, state.namespace, item["metadata"]["name"], item["metadata"]["uid"])
 
     def _check_runs(self, state: ScheduleState) -> None:
-        """Raise DemoError if a run that would go with a schedule is a demo; its records may not have all runs."""
+        """Raise DemoError if a run that would go with a schedule, or its job, is a demo; records may lack runs."""
         names = {run.name for run in state.runs if not run.manual}
+        resources = dict.fromkeys([WORKFLOWS, *(kind.resource for kind in registry.kinds())])
         try:
-            demos = [*self._api.iterate(WORKFLOWS, state.namespace, labelSelector=demo.SELECTOR)]
+            for resource, item in list_demos(self._api, state.namespace, resources):
+                run = item if resource == WORKFLOWS else self._workflow_of(item)
+                owners = [owner["uid"] for owner in run["metadata"].get("ownerReferences") or []] if run else []
+                if run and (run["metadata"]["name"] in names or state.id in owners):
+                    raise demo.DemoError(resource, item["metadata"])
         except ApiError as error:
-            if error.status == 404:
-                return
             if error.status != 403:
                 raise
             what = f"{state.kind} {state.namespace}/{state.name} is not deleted: its runs would go with it, and whether"
             raise CommandError(
-                f"{what} one is a demo is not known; ask for the permission to list them: {error}"
+                f"{what} one or its job is a demo is not known; ask for the permission to read them: {error}"
             ) from error
-        for item in demos:
-            owners = [owner["uid"] for owner in item["metadata"].get("ownerReferences") or []]
-            if item["metadata"]["name"] in names or state.id in owners:
-                demo.check_changeable(WORKFLOWS, item)
+
+    def _workflow_of(self, job: _Object) -> _Object | None:
+        """Return the Workflow that a job would be deleted with; None = there is none."""
+        owner = owner_of(job)
+        try:
+            item = self._api.get(WORKFLOWS, job["metadata"]["namespace"], owner.name) if owner else None
+        except ApiError as error:
+            if not error.missing:
+                raise
+            return None
+        return item if owner and item and item["metadata"]["uid"] == owner.uid else None
 
     def _dependents(self, state: ScheduleState) -> list[tuple[Resource, dict[str, Any]]]:
         """Return the objects that `submit` created with a CronJob, the last one first."""

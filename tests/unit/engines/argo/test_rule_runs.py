@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.unit.engines.argo.schedule_cluster import CREATED, TEMPLATE, Cluster, Died, use_clock
 from tfsteps.engines.argo import rule_runs
 from tfsteps.engines.argo.manual_runs import clear_manual
+from tfsteps.kube.errors import ApiError
 from tfsteps.schedule import from_plain, janitor, rules
 from tfsteps.schedule.types import utc
 
@@ -163,17 +164,46 @@ def test_history_and_a_deadline(start):
     assert (dates(cluster), cluster.results[day(5)]) == ([1, 2, 3], "missed")
 
 
-def test_no_rule_deletes_or_stops_a_demo(start):
+@pytest.mark.parametrize("marked", ["the run", "its job", "a job that names its run"])
+def test_no_rule_deletes_or_stops_a_demo(start, marked):
     cluster = start(history={"successful": 0}, concurrency="replace", catch_up=True)
     passes(cluster)
     for run in cluster.objects["workflows"].values():
-        run["metadata"]["labels"]["tfsteps.dev/demo"] = "true"
+        mark, uid = {"tfsteps.dev/demo": "true"}, run["metadata"]["uid"]
+        if marked == "the run":
+            run["metadata"]["labels"] |= mark
+        else:
+            meta = {"name": f"job-{uid}", "namespace": "ml", "uid": f"job-{uid}", "labels": mark}
+            owner = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "any", "uid": uid}
+            named = {"labels": {**mark, "tfsteps.dev/run-id": uid}}
+            meta |= {"ownerReferences": [owner]} if marked == "its job" else named
+            cluster.objects.setdefault("jobsets", {})[meta["name"]] = {"metadata": meta}
     passes(cluster)  # a newer run does not replace it
     assert [run["spec"].get("shutdown") for run in cluster.objects["workflows"].values()] == [None, None]
     for number in (1, 2):
         cluster.end(day(number), "Succeeded")
     cluster.keep()
     assert [*cluster.objects["workflows"]] == [f"nightly-{day(1)}"]
+
+
+def test_a_rule_deletes_nothing_if_demos_are_not_known(start, monkeypatch):
+    cluster = start(history={"successful": 0}, catch_up=True)
+    passes(cluster)
+    cluster.end(day(1), "Succeeded")
+    listed = cluster.iterate
+
+    def refuses(resource, namespace, **selectors):
+        if resource.plural == "jobsets":
+            raise ApiError("no", 500)
+        return listed(resource, namespace, **selectors)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(cluster, "iterate", refuses)
+        assert cluster.keep().failures == 1
+    assert f"nightly-{day(1)}" in cluster.objects["workflows"]
+    assert "demos cannot be listed, so no run is stopped or deleted: no" in cluster.said
+    assert cluster.keep().failures == 0
+    assert f"nightly-{day(1)}" not in cluster.objects["workflows"]
 
 
 def test_a_paused_schedule_starts_nothing_and_a_change_gives_up_what_waits(start):

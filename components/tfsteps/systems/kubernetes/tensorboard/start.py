@@ -7,6 +7,7 @@ from typing import Any
 from tfsteps.image import unqualified
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError, Stopped
+from tfsteps.runs.demo import check_changeable, mark_of
 from tfsteps.systems.kubernetes.dependents import create_dependent
 from tfsteps.systems.kubernetes.job_kind import true_conditions
 from tfsteps.systems.kubernetes.permissions import JOBS, SERVICES, TENSORBOARDS
@@ -30,6 +31,7 @@ def start(api: Api, request: TensorBoardRequest, remaining: float = 0.0) -> str:
         remaining: Seconds for which the training may still go on.
 
     Raises:
+        DemoError: The one that has ended is a demo.
         ApiError: The cluster refuses an object; nothing is left of the others.
         NoStorageError: Kubeflow's TensorBoard cannot read the log directory; nothing was created.
         ValueError: The setting of the public address is not valid, or no registry is set for the image.
@@ -89,6 +91,7 @@ def _created(api: Api, request: TensorBoardRequest, manifest: Mapping[str, Any])
         if time.monotonic() > give_up:
             raise refusal
         if item and "deletionTimestamp" not in item["metadata"]:
+            check_changeable(JOBS, item)
             api.delete(JOBS, request.namespace, request.name, item["metadata"]["uid"])
         if api.stopping.wait(_PAUSE_SECONDS):
             raise Stopped
@@ -100,7 +103,9 @@ def has_ended(item: Mapping[str, Any]) -> bool:
 
 
 def _extend(api: Api, item: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:
-    """Give an adopted TensorBoard the later deadline of a further task."""
+    """Give an adopted TensorBoard the later deadline of a further task, unless it is a demo."""
+    if mark_of(item):
+        return
     age = max(0.0, (api.server_time() or 0.0) - (seconds(item["metadata"].get("creationTimestamp")) or 0.0))
     wanted = round(age) + manifest["spec"]["activeDeadlineSeconds"] if age > 1 else 0
     if wanted > ((item.get("spec") or {}).get("activeDeadlineSeconds") or wanted) + 1:
