@@ -3,6 +3,7 @@
 FAR_KUBECONFIG names that cluster. Without it, the other cluster is a second namespace and user of the same one.
 """
 
+import json
 import os
 import uuid
 
@@ -11,8 +12,10 @@ import yaml
 
 from tests.preflight.conftest import Cluster, namespace_of
 from tests.unit.cli.command import tfsteps
+from tfsteps.janitor import __main__ as janitor
 from tfsteps.kube import access
 from tfsteps.kube.client import Api
+from tfsteps.systems.kubernetes.cleanup.retention import HOME
 
 pytestmark = pytest.mark.cluster
 
@@ -82,3 +85,17 @@ def test_a_job_runs_there_and_its_commands_find_it(cluster, far, tmp_path):
             assert (code, "succeeded" in out) == (0, True), out + err
         finally:
             os.environ["KUBECONFIG"] = before
+        lose_workflow(far, there)
+        for option, left in ((["--dry-run"], 1), ([], 0)):
+            assert janitor.main(["--clusters", "--once", "--namespace", home, *option]) == 0
+            assert len(far.kubectl("get", "jobs", "--namespace", there, "--output", "name").split()) == left
+
+
+def lose_workflow(far, namespace):
+    """Let the job in a namespace be that of a Workflow which is gone, and to be deleted after its end."""
+    (name,) = far.kubectl("get", "jobs", "--namespace", namespace, "--output", "name").split()
+    metadata = yaml.safe_load(far.kubectl("get", name, "--namespace", namespace, "--output", "yaml"))["metadata"]
+    owner = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "gone", "uid": str(uuid.uuid4())}
+    home = {**json.loads(metadata["annotations"][HOME]), "owner": owner}
+    marks = [f"{HOME}={json.dumps(home)}", "tfsteps.dev/on-end=delete"]
+    far.kubectl("annotate", "--overwrite", name, "--namespace", namespace, *marks)

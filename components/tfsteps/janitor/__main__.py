@@ -9,6 +9,7 @@ from tfsteps.engines.plugin import EnginePlugin
 from tfsteps.janitor import metrics_server, options
 from tfsteps.janitor.metrics import JanitorMetrics
 from tfsteps.janitor.options import Options
+from tfsteps.janitor.other_clusters import sweep_others
 from tfsteps.janitor.sweep import Count, Sweep
 from tfsteps.kube import access
 from tfsteps.kube.client import Api
@@ -87,7 +88,7 @@ class _Janitor:
         try:
             # Schedules first: their dates are due now, and a pass over many jobs takes minutes.
             schedules = [self._keep_schedules(engine) for engine in self._engines]
-            counts = [jobs.run(), *(self._swept(*sweep) for sweep in self._sweeps)]
+            counts = [jobs.run(), *(self._swept(*sweep) for sweep in self._sweeps), *self._others()]
         except Stopped:
             return ExitCode.PLATFORM
         of_jobs = [*counts, *(Count(failures=count.failures) for count in schedules)]  # schedules are no jobs
@@ -113,6 +114,12 @@ class _Janitor:
         return Count(
             jobs=kept.schedules, due=kept.started, failures=kept.failures, served=1, what="schedules", act="runs"
         )
+
+    def _others(self) -> list[Count]:
+        """Make the pass over the other clusters of the settings, if asked for."""
+        if not self._options.clusters:
+            return []
+        return [*sweep_others(self._api, self._namespace, self._say, dry_run=self._options.dry_run)]
 
     def _swept(self, platform: Platform, sweep: Callable[[], Count]) -> Count:
         """Make the pass over one platform: a fault in its package must not end the janitor."""

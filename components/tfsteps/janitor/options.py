@@ -36,6 +36,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         default: The retention of ended jobs without `keep_for`.
         metrics_port: Port of the metrics; 0 = none.
         schedules: Start the runs of schedules whose rules the janitor keeps.
+        clusters: Look at the other clusters of the settings, too.
     """
 
     namespace: str
@@ -47,6 +48,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     default: DefaultRetention
     metrics_port: int
     schedules: bool
+    clusters: bool
 
 
 def parse(argv: Sequence[str] | None) -> Options:
@@ -57,6 +59,8 @@ def parse(argv: Sequence[str] | None) -> Options:
     """
     parser = _parser()
     fields = vars(parser.parse_args(argv))
+    if fields["clusters"] and fields["all_namespaces"]:
+        parser.error("--clusters is for the settings of one namespace, not for --all-namespaces; leave one out")
 
     def take(name: str, convert: Callable[[str], _T], absent: _T) -> _T:
         """Remove an option from the fields and return its value, else that of its variable."""
@@ -99,6 +103,11 @@ def _parser() -> argparse.ArgumentParser:
         "--schedules",
         action="store_true",
         help="start the runs of schedules that were submitted with --scheduler janitor; the period is their accuracy",
+    )
+    parser.add_argument(
+        "--clusters",
+        action="store_true",
+        help="also delete jobs on the other clusters of the platform settings whose Workflow here is gone; not with -A",
     )
     _add_retention(parser)
     variable = VARIABLES["metrics_port"]

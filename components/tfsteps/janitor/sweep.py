@@ -96,6 +96,8 @@ class Sweep:
     was read a moment ago. So a second pass at the same time is harmless: that the object is gone is no failure.
     """
 
+    _UNSEEN: frozenset[int] = frozenset({404})  # the statuses of lists of kinds that are not looked at
+
     def __init__(
         self,
         api: Api,
@@ -120,7 +122,7 @@ class Sweep:
         self._api, self._kinds, self._namespace = api, kinds, namespace
         self._say, self._default, self._dry_run = say, default, dry_run
         self._has_clock = True
-        self._runs = EngineRuns(api, namespace)
+        self._runs: AbandonedRuns = EngineRuns(api, namespace)
         self._owner_index = OwnerIndex(api, namespace)
 
     def run(self) -> Count:
@@ -132,7 +134,7 @@ class Sweep:
                     self._look(kind, item)
                 self.count.served += 1
             except ApiError as error:
-                if error.status != 404:  # a cluster without this kind
+                if error.status not in self._UNSEEN:
                     self._failed(f"{kind.resource.plural} cannot be listed", error)
         return self.count
 
@@ -184,7 +186,7 @@ class Sweep:
 
     def _confirm(self, kind: JobKind, listed: _Item) -> None:
         """Do what is due for a job as it is now."""
-        meta, owner = listed["metadata"], owner_of(listed)
+        meta = listed["metadata"]
         selectors = kind.watch_selector(meta["name"])
         selectors["labelSelector"] = ",".join([_OURS, *filter(None, [selectors.get("labelSelector")])])
         candidates = self._api.iterate(kind.resource, meta["namespace"], **selectors)
@@ -192,10 +194,15 @@ class Sweep:
         item = next((item for item in kind.group_objects(sound) if item["metadata"]["uid"] == meta["uid"]), None)
         if item is None:
             return
-        runs = EngineRuns(self._api, meta["namespace"], owner.name if owner else "")
+        runs = self._current_runs(listed)
         pods = functools.cache(lambda: self._pods(kind, item))
         if now := self._due(kind, item, runs, lambda: bool(pods())):
             self._do(kind, item, now, pods)
+
+    def _current_runs(self, listed: _Item) -> AbandonedRuns:
+        """Return the run of a job as it is now."""
+        owner = owner_of(listed)
+        return EngineRuns(self._api, listed["metadata"]["namespace"], owner.name if owner else "")
 
     def _do(self, kind: JobKind, item: _Item, action: Due, pods: Callable[[], list[_Item]]) -> None:
         if action.what == "job":

@@ -46,7 +46,9 @@ class JobCluster:
         warning: Why it is not known whether there are settings; empty = it is known.
     """
 
-    def __init__(self, context: str = "", namespace: str = "", patience: float | None = None) -> None:
+    def __init__(
+        self, context: str = "", namespace: str = "", patience: float | None = None, home: Api | None = None
+    ) -> None:
         """Keep how to reach the cluster.
 
         Args:
@@ -54,7 +56,10 @@ class JobCluster:
                 Empty = the pod's cluster, else the kubeconfig's current context.
             namespace: Of the jobs, and of the settings; empty = the default one.
             patience: Seconds that a request is retried; None = as long as `Api` does.
+            home: The cluster of this process; None = as `context` says.
         """
+        if home is not None:
+            self.__dict__["home"] = home
         self.stopping = StopFlag()
         self.unset: TrainingJob | None = None
         self.warning = ""
@@ -130,6 +135,23 @@ class JobCluster:
         parts = [*(layer.required for layer in layers), *(layer.defaults for layer in reversed(layers))]  # as `apply`
         name = next((part.cluster for part in parts if part.cluster), OWN_CLUSTER)
         return "" if name == OWN_CLUSTER else name
+
+    def defined(self, options: Options) -> list[str]:
+        """Return the names of the other clusters of the settings; `warning` is set if they may not be read.
+
+        Raises:
+            SpecError: The settings are wrong.
+            LaunchError: Whether there are settings is not known.
+        """
+        found = self._read_settings(options)
+        self.warning = found.warning
+        return [*self._defined(found)]
+
+    def other(self, name: str) -> Api:
+        """Return one of the `defined` clusters. LaunchError as `api`."""
+        assert self._settings
+        with _as_launch_error(f"cluster {name}"):
+            return self._client(self._of_secret(name, self._defined(self._settings)[name]))
 
     def labelled(self, run: str) -> set[str]:
         """Return the other clusters that the pods of a run's launchers name; empty = none does, or none may be listed.

@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 import msgspec
 
+from tfsteps.json_errors import NOT_READABLE
 from tfsteps.runs.identity import PREFIX
 from tfsteps.spec import TrainingJob
 from tfsteps.spec.step_variables import without_run_variables
@@ -104,6 +105,15 @@ def retention_policy(item: Mapping[str, Any]) -> RetentionPolicy:
         kept_for_try=KEPT_FOR_TRY in noted,
         elsewhere=HOME in noted,
     )
+
+
+def home_of(item: Mapping[str, Any]) -> Home | None:
+    """Return where a job was launched from; None = on its own cluster, or that is not known."""
+    text = (item["metadata"].get("annotations") or {}).get(HOME)
+    try:
+        return None if text is None else msgspec.json.decode(text, type=Home)
+    except NOT_READABLE:
+        return None
 
 
 def _seconds(text: str | None) -> float | None:
