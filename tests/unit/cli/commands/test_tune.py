@@ -1,11 +1,13 @@
 """`tfsteps tune`: what is printed, written and refused."""
 
+import datetime as dt
 import json
 
 import msgspec
 import pytest
 
 from tests.unit.cli.command import refused, said, tfsteps
+from tests.unit.cli.jobs_on_cluster import kubeconfig, tfjob
 from tests.unit.cli.statuses import saved
 from tests.unit.report.test_html import Reader
 from tfsteps import spec
@@ -156,3 +158,18 @@ def test_a_job_file_is_of_one_task(file):
     recorded(1)
     recorded(1, task="other")
     assert "digits has several tasks: " in refused("tune", "digits", "-f", file)
+
+
+@pytest.mark.parametrize(("options", "needed"), [((), 3), (("--namespace", "other"), 4)])
+def test_a_file_of_settings_has_the_project_of_the_contexts_namespace(file, tmp_path, monkeypatch, options, needed):
+    settings = tmp_path / "settings.yaml"
+    settings.write_text(
+        "projects: {p: {namespaces: [ml], tuning: {runs: 3}}, q: {namespaces: [other], tuning: {runs: 4}}}"
+    )
+    monkeypatch.setenv("TFSTEPS_SETTINGS", str(settings))
+    jobs = [tfjob("r1", ("Succeeded", "True", 1), namespace=namespace) for namespace in ("ml", "other")]
+    for job in jobs:
+        job["metadata"]["creationTimestamp"] = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+    with kubeconfig(monkeypatch, tmp_path, *jobs):
+        lines = said("tune", "-f", file, "--on", "kubernetes", *options)
+    assert any(line.endswith(f"and {needed} are needed") for line in lines), lines
