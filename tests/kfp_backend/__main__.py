@@ -3,7 +3,8 @@
 KF_PIPELINES_ENDPOINT names the back end and KUBECONFIG its cluster. The cluster has the training operator, the janitor
 and the permissions of manifests/overlays/kubeflow-pipelines, and for `pipelines` the claim `training`. No test: there
 is no back end without the sources of Kubeflow Pipelines; tests/kfp_pods holds on to what was seen here. `examples` are
-those of the docs, without their GPUs; that of TensorBoard needs tfsteps/tensorboard:VERSION on the node.
+those of the docs, without their GPUs; that of TensorBoard needs tfsteps/tensorboard:VERSION on the node. `rules` runs
+schedules for --minutes.
 """
 
 import argparse
@@ -18,13 +19,14 @@ from collections.abc import Callable, Iterator
 
 from tests.kfp_backend.backend import Backend
 from tests.kfp_backend.losses import LOSSES, SHAPES, LossCase
+from tests.kfp_backend.rules import Rules
 from tests.pipelines.test_on_argo import QUICK, SMALL, TRIALS
 from tests.preflight.conftest import ROOT, Cluster
 from tests.support.doc_examples import examples
 from tfsteps import __version__
 from tfsteps.image import IMAGE
 
-TABLES = ("pipelines", "examples", "losses")
+TABLES = ("pipelines", "examples", "losses", "rules")
 TRAINS = "ghcr.io/acme/mnist:1.4"
 PIPELINES = {
     "finalizer": ({}, "FAILED"),
@@ -60,6 +62,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--mnist", help="an image with train.py and promote.py for `examples`, on the node")
     parser.add_argument("--losses", default=",".join(LOSSES), help="cases, separated by commas")
     parser.add_argument("--shapes", default=",".join(SHAPES), help="columns, separated by commas")
+    parser.add_argument("--minutes", type=int, default=16, help="how long the schedules of `rules` run")
     parser.add_argument("--at-once", type=int, default=4, help="runs side by side")
     args = parser.parse_args()
     if unknown := set(args.tables) - set(TABLES):
@@ -80,6 +83,8 @@ def _cells(backend: Backend, args: argparse.Namespace) -> Iterator[tuple[str, Ca
     if "losses" in wanted:
         for loss, shape in itertools.product(args.losses.split(","), args.shapes.split(",")):
             yield f"{loss} | {shape}", LossCase(backend, shape, loss).cell
+    if "rules" in wanted:
+        yield "rules | schedules", Rules(backend, args.minutes).cell
 
 
 def _pipeline(backend: Backend, name: str) -> str:

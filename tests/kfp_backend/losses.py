@@ -50,6 +50,17 @@ def pipeline(shape: str, script: str, timeout: int = 0):
     return loss_case
 
 
+def one_replica(name: str):
+    """Return a pipeline of one busybox replica that runs for the seconds of its input."""
+    spec = {"image": BUSYBOX, "image_pull_policy": "IfNotPresent", "roles": {"worker": {}}}
+
+    @dsl.pipeline(name=name)
+    def one_job(seconds: int = 5):
+        train(name="fit", spec=spec, command=["sh", "-c"], args=[f"sleep {seconds}"])
+
+    return one_job
+
+
 @dataclass
 class LossCase:
     """A run of one shape that one thing happens to; its `cell` of the table once it was carried out."""

@@ -264,6 +264,17 @@ def test_a_refused_watch_of_the_workflow_is_a_warning():
         assert not pipeline.terminating.yes
 
 
+def test_a_watch_that_is_refused_for_seconds_is_a_warning_before_it_is_given_up(monkeypatch):
+    monkeypatch.setattr("tfsteps.engines.argo.pipeline.SETTLE_SECONDS", 0.2)
+    with serve(lambda _: refusal(403, "Forbidden", "you may not look")) as server:
+        api = Api(server.access(), patience=600.0)
+        pipeline = find_pipeline(api, POD)
+        until(lambda: pipeline.warnings)
+        assert "you may not look" in pipeline.warnings[0]
+        assert pipeline.terminating.unknown
+        api.stopping.set()
+
+
 @pytest.mark.parametrize(
     ("answer", "gone"),
     [

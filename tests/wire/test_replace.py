@@ -90,6 +90,12 @@ def test_earlier_manual_runs_are_removed_and_nothing_else(cluster, workflow, nam
     assert "removing the manual run once" in err
 
 
+def test_a_dry_run_says_which_runs_it_would_remove(cluster, workflow):
+    code, out, err = tfsteps("submit", workflow, "--replace", "--dry-run")
+    assert (code, cluster.changes, "kind: Workflow" in out) == (0, [], True), err
+    assert err.splitlines() == ["would remove the manual run once", "would remove the manual run twice"]
+
+
 def test_nothing_is_removed_for_what_the_cluster_refuses(cluster, workflow):
     cluster.refused = True
     assert (tfsteps("submit", workflow, "--replace")[0], cluster.changes) == (2, [])

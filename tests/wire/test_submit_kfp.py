@@ -20,6 +20,7 @@ def nightly(n: int = 1, mode: str = "full"):
     step(n=n)
 """
 API = "/apis/v2beta1"
+NOW = "2026-11-27T00:00:00Z"
 EXPERIMENT = {"experiment_id": "e-1", "display_name": "Default"}
 
 
@@ -32,17 +33,28 @@ class Backend:
         self.runs = []
         self.changes = []
         self.states = list(states)
+        self.other_submitters = []
 
     def __call__(self, asked):
-        kind = asked.path.removeprefix(f"{API}/").partition("/")[0]
+        kind, _, name = asked.path.removeprefix(f"{API}/").partition("/")
         if asked.method == "DELETE" or ":" in asked.path:
             self.changes.append(f"{asked.method} {asked.path.removeprefix(API)}")
+            name, _, verb = name.partition(":")
+            for item in [item for item in self.recurring if item["recurring_run_id"] == name]:
+                if asked.method == "DELETE":
+                    self.recurring.remove(item)
+                else:
+                    item["status"] = {"enable": "ENABLED", "disable": "DISABLED"}[verb]
             return Answer(body={})
         if asked.method == "POST":
             self.created[kind] = asked.body
             self.changes.append(kind)
             singular = {"runs": "run_id", "recurringruns": "recurring_run_id", "experiments": "experiment_id"}[kind]
-            return Answer(body={**asked.body, singular: "id-1"})
+            made = {**asked.body, singular: "id-1"}
+            if kind == "recurringruns":
+                made |= {"created_at": NOW, "status": f"{asked.body['mode']}D"}
+                self.recurring = [made, *self.other_submitters, *self.recurring]
+            return Answer(body=made)
         if kind == "recurringruns":
             one = asked.path.endswith("/old")
             return Answer(body=self.recurring[0] if one else {"recurringRuns": self.recurring})
@@ -65,6 +77,7 @@ def program(tmp_path):
 def _alone(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(kfp, "_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(kfp, "_SETTLE_SECONDS", 0.0)
 
 
 def submitted(backend, *args):
@@ -80,7 +93,8 @@ def test_a_recurring_run_with_seconds_first(program):
     made = backend.created["recurringruns"]
     assert made["trigger"] == {"cron_schedule": {"cron": "0 0 22 * * 0-4"}}
     assert made["runtime_config"]["parameters"] == {"n": 3}
-    assert (made["max_concurrency"], made["no_catchup"], made["mode"]) == (1, True, "ENABLE")
+    assert (made["max_concurrency"], made["no_catchup"], made["mode"]) == (1, True, "DISABLE")
+    assert backend.changes == ["recurringruns", "POST /recurringruns/id-1:enable"]
     assert made["experiment_id"] == "e-1"
     assert made["pipeline_spec"]["pipelineInfo"]["name"] == "nightly"
     assert err.count("IST") == 10
@@ -133,7 +147,8 @@ def test_a_changed_recurring_run_is_replaced_and_no_date_is_run_twice(program, s
     assert submitted(first, program, "--every", "1h")[0] == 0
     second.recurring = [recurring(first, status)]
     code, out, err = submitted(second, program, "--every", "1h")
-    assert (code, second.changes, out) == (0, [], "recurring run nightly already exists: old\n"), err
+    assert (code, second.changes, out.partition(";")[0].strip()) == (0, [], "recurring run nightly already exists: old")
+    assert ("it is paused: `tfsteps schedules resume old`" in out) == (status == "DISABLED"), err
     code, out, err = submitted(second, program, "--every", "2h", "-p", "n=3")
     assert (code, second.changes, out) == (2, [], ""), "not without consent"
     assert "-interval_second: 3600\n+interval_second: 7200" in err
@@ -200,6 +215,68 @@ def test_an_interrupted_replacement_is_finished(program):
     assert second.changes == ["POST /recurringruns/before:disable", "POST /recurringruns/old:enable"]
 
 
+def another(first, identifier, **changes):
+    """Return the recurring run that another submitter has just created, paused."""
+    return {**recurring(first, "DISABLED"), "created_at": NOW, "recurring_run_id": identifier, **changes}
+
+
+@pytest.mark.parametrize(("identifier", "enabled"), [("id-0", []), ("id-2", ["POST /recurringruns/id-1:enable"])])
+@pytest.mark.parametrize("same", [True, False])
+def test_of_two_submitters_at_once_one_starts_its_recurring_run(program, identifier, enabled, same):
+    """The other one, which was created in the same second, is not started by this one, and not deleted."""
+    first, second = Backend(), Backend()
+    assert submitted(first, program, "--every", "1h")[0] == 0
+    second.other_submitters = [another(first, identifier, **({} if same else {"description": "x"}))]
+    code, out, err = submitted(second, program, "--every", "1h")
+    removed = [] if enabled else ["DELETE /recurringruns/id-1"]
+    assert second.changes == ["recurringruns", *removed, *enabled], err
+    assert code == (0 if enabled or same else 2), err
+    started = "id-1" if enabled else "id-0"
+    assert (f"created: {started}" in out) == (code == 0), out
+    assert bool(enabled) or "another submitter created recurring run id-0 of this name at the same time" in err
+
+
+def test_a_change_that_another_submitter_has_begun_is_not_overtaken(program, monkeypatch):
+    first, second = Backend(), Backend()
+    assert submitted(first, program, "--every", "1h")[0] == 0
+    second.recurring = [another(first, "new", description="x"), {**recurring(first, "ENABLED"), "description": "y"}]
+    monkeypatch.setattr("time.time", lambda: 1795737620.0)  # 20 s after NOW
+    code, _, err = submitted(second, program, "--every", "2h", "--yes")
+    assert (code, second.changes) == (2, []), err
+    assert "recurring run new of this name was created 20 s ago and is not started yet" in err
+
+
+def test_what_another_submitter_has_started_is_not_started_again(program):
+    """It has a paused one of the same content beside it, which its submitter is about to delete."""
+    first, second = Backend(), Backend()
+    assert submitted(first, program, "--every", "1h")[0] == 0
+    second.recurring = [another(first, "loser"), another(first, "id-0", status="ENABLED")]
+    code, out, err = submitted(second, program, "--every", "1h")
+    assert (code, second.changes, out) == (0, [], "recurring run nightly already exists: id-0\n"), err
+
+
+def test_dates_that_a_recurring_run_has_yet_to_catch_up_wait(program):
+    """Those before its creation, too; a date between two runs was not sent, and is not said to wait."""
+    first, backend = Backend(), Backend()
+    assert submitted(first, program, "--cron", "30 2 * * *")[0] == 0
+    trigger = {"cron_schedule": {"cron": "0 30 2 * * *", "start_time": "2026-11-20T00:00:00Z"}}
+    created = {"created_at": "2026-11-24T00:00:00Z", "trigger": trigger}
+    backend.recurring = [{**recurring(first, "ENABLED"), **created, "no_catchup": False}]
+    common = {"created_at": "2026-11-24T00:00:08Z", "recurring_run_id": "old", "state": "SUCCEEDED"}
+    backend.runs = [{**common, "run_id": f"r-{day}", "scheduled_at": f"2026-11-{day}T02:30:00Z"} for day in (22, 20)]
+    with serve(backend) as server:
+        shown = tfsteps("schedules", "show", "nightly", "--host", f"http://127.0.0.1:{server.server_port}")[1]
+    rows = [line.split() for line in shown.splitlines() if line.startswith("2026-11-2")]
+    outcome = {row[0]: row[-1] for row in rows if row[0] <= "2026-11-24"}
+    assert outcome == {
+        "2026-11-24": "waiting",
+        "2026-11-23": "waiting",
+        "2026-11-22": "succeeded",
+        "2026-11-21": "known",
+        "2026-11-20": "succeeded",
+    }
+
+
 def test_earlier_manual_runs_are_removed_first_and_none_of_a_schedule(program):
     first, second = Backend(), Backend(["CANCELING", "CANCELED"])
     assert submitted(first, program)[0] == 0
@@ -214,6 +291,43 @@ def test_earlier_manual_runs_are_removed_first_and_none_of_a_schedule(program):
     code, _, err = submitted(second, program, "--replace")
     assert code == 0, err
     assert second.changes == ["POST /runs/running:terminate", "DELETE /runs/running", "DELETE /runs/ended", "runs"]
+
+
+def test_a_dry_run_of_replace_says_which_runs_it_would_remove(program):
+    first, second = Backend(), Backend()
+    assert submitted(first, program)[0] == 0
+    mine = {"run_id": "running", "display_name": "x", "description": first.created["runs"]["description"]}
+    second.runs = [{**mine, "state": "RUNNING"}, {"run_id": "of-a-page", "state": "RUNNING"}]
+    code, out, err = submitted(second, program, "--replace", "--dry-run")
+    assert (code, second.changes, "job_name: nightly" in out) == (0, [], True), err
+    assert err.splitlines()[-1] == "would remove the manual run running (x, RUNNING)"
+
+
+def test_a_demo_has_its_mark_on_the_pods_of_its_steps_and_is_not_replaced(program):
+    first, second = Backend(), Backend()
+    assert submitted(first, program, "--demo", "--picture", "https://example.com/a.png")[0] == 0
+    made = first.created["runs"]
+    marks = {
+        "labels": {"tfsteps.dev/demo": "true"},
+        "annotations": {"tfsteps.dev/picture": "https://example.com/a.png"},
+    }
+    executors = made["pipeline_spec"]["platform_spec"]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    assert executors == {"exec-step": {"podMetadata": marks}}
+    second.runs = [
+        {"run_id": "plain", "description": made["description"].splitlines()[0], "state": "FAILED"},
+        {"run_id": "demo", "description": made["description"], "state": "SUCCEEDED"},
+    ]
+    for options in ([], ["--dry-run"]):
+        code, _, err = submitted(second, program, "--replace", *options)
+        assert (code, second.changes) == (2, []), err
+        assert "run demo" in err
+        assert "is a demo, and demos are read-only" in err
+
+
+def test_a_schedule_is_no_demo(program):
+    backend = Backend()
+    code, _, err = submitted(backend, program, "--demo", "--every", "1h")
+    assert (code, backend.changes, "--demo is for a run" in err) == (2, [], True)
 
 
 def test_nothing_is_asked_for_what_cannot_be(program, tmp_path):

@@ -56,6 +56,7 @@ class ScheduleState(msgspec.Struct, frozen=True, kw_only=True):
         runs: The runs that are known, the newest first.
         unknown: Why its runs are not known, or not all of them, as a sentence; empty = all that exist are.
         waiting: Why dates that are due wait, as a phrase; empty = none is known to wait.
+        catches_up: Whether each date has a run, in order, also those between its `start` and its creation.
     """
 
     name: str
@@ -69,6 +70,7 @@ class ScheduleState(msgspec.Struct, frozen=True, kw_only=True):
     runs: list[ScheduledRun]
     unknown: str = ""
     waiting: str = ""
+    catches_up: bool = False
 
     def next_fire(self, now: float) -> int | None:
         """Return when it fires next, in seconds since the epoch; None = never, or that is not known.
@@ -86,13 +88,23 @@ class ScheduleState(msgspec.Struct, frozen=True, kw_only=True):
         """
         dates: Iterable[int] = ()
         if self.schedule is not None and self.schedule.cron:
+            begin = self.created
+            if self.catches_up and self.schedule.starts is not None:
+                begin = min(begin, self.schedule.starts - 1)
             first = min((run.planned for run in self.runs if run.planned is not None), default=now - _WEEK)
-            after = max(self.created, first - 1)
+            after = max(begin, first - 1)
             fires = itertools.takewhile(lambda at: at <= now, fire_times(self.schedule, after))
             dates = deque(fires, _MOST_FIRES)  # the last ones
         started = {run.planned for run in self.runs}
-        missing = [ScheduledRun(planned=at) for at in dates if at not in started]
+        missing = [ScheduledRun(planned=at, outcome=self._outcome(at)) for at in dates if at not in started]
         return list(heapq.merge(self.runs, reversed(missing), key=_time, reverse=True))
+
+    def _outcome(self, at: int) -> Outcome:
+        """Return what became of a date without a run that is known."""
+        sent = [run.planned for run in self.runs if run.planned is not None]
+        if not self.catches_up or (self.unknown and not sent):
+            return "unknown"
+        return "waiting" if all(at > planned for planned in sent) else "unknown"
 
 
 def _time(run: ScheduledRun) -> float:

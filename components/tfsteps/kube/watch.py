@@ -109,6 +109,12 @@ class Watch:
         """Whether the objects were listed and no request has failed since."""
         return self._listed and self.failing_since is None
 
+    @property
+    def refused_seconds(self) -> float:
+        """For how long requests have been refused; 0 = the last one succeeded, or the server was unavailable."""
+        since = self._refused_since
+        return 0.0 if since is None else time.monotonic() - since
+
     def _run(self) -> None:
         while not self._api.stopping.is_set():
             try:

@@ -30,11 +30,12 @@ class PipelineContext(Protocol):
     pending: Answer
     """Whether the engine has not seen this pod run yet: it may create another if this one is lost now."""
 
-    warnings: list[str]
-    """Warnings about missing permissions to read the run."""
-
     failure: str
     """Why the run is no longer watched, by a fault of tfsteps; empty = it is watched."""
+
+    @property
+    def warnings(self) -> list[str]:
+        """Warnings about missing permissions to read the run, as far as they are known by now."""
 
     def ends(self) -> Answer:
         """Return `terminating`; for a finalizer, which asks before the run was observed. May send requests."""

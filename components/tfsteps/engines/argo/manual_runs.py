@@ -17,8 +17,10 @@ from tfsteps.systems.kubernetes.cleanup.demos import list_demos, runs_of
 _GONE_SECONDS, _POLL_SECONDS = 180.0, 0.5
 
 
-def clear_manual(api: Api, namespace: str, labels: Mapping[str, str]) -> None:
+def clear_manual(api: Api, namespace: str, labels: Mapping[str, str], *, dry_run: bool = False) -> None:
     """Remove the manual runs of the pipeline that `labels` name, with their jobs, and wait until they are gone.
+
+    A dry run only says which.
 
     Raises:
         CommandError: They are not gone in time; nothing is to be submitted then.
@@ -33,6 +35,10 @@ def clear_manual(api: Api, namespace: str, labels: Mapping[str, str]) -> None:
         for resource, item in list_demos(api, namespace, dict.fromkeys(resources)):
             if {uid for _, uid in runs_of(item)} & {*runs.values()}:
                 raise DemoError(resource, item["metadata"])
+    if dry_run:
+        for name in runs:
+            say(f"would remove the manual run {name}")
+        return
     for name, uid in runs.items():
         say(f"removing the manual run {name}")
         api.delete(WORKFLOWS, namespace, name, uid)

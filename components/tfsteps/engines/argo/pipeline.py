@@ -20,6 +20,7 @@ from tfsteps.engines.argo.workflow import (
 )
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
+from tfsteps.kube.http_client import SETTLE_SECONDS
 from tfsteps.kube.watch import Changed, Deleted, Listed, Refused, Seen, Watch
 
 
@@ -34,12 +35,19 @@ class WorkflowContext:
         self._node, self._node_id = node_name(pod), node_id(pod)
         self.terminating = self.pending = unknown("the Workflow was not read yet")
         self.recreates_pod = self._recreates_pod(None)
-        self.warnings: list[str] = []
+        self._warnings: list[str] = []
         self.failure = ""
         self._api, self._namespace = api, pod["metadata"]["namespace"]
         name, uid = owner["name"], owner["uid"]
         self._selector: dict[str, Any] = {"fieldSelector": f"metadata.name={name}"}
-        Watch(api, WORKFLOWS, self._namespace, self._on_event, sought=(name, uid), **self._selector)
+        self._watch = Watch(api, WORKFLOWS, self._namespace, self._on_event, sought=(name, uid), **self._selector)
+
+    @property
+    def warnings(self) -> list[str]:
+        """See `PipelineContext`. A refusal is reported before the watch gives up: many jobs end earlier."""
+        if not self._warnings and self._watch.refused_seconds >= SETTLE_SECONDS:
+            self._warn(self._watch.error)
+        return self._warnings
 
     def cleans_up_after(self, step: str, *, detached: bool) -> Answer:
         """Return whether a finalizer cleans up the jobs of another step of its Workflow.
@@ -116,8 +124,10 @@ class WorkflowContext:
             case Refused(error=error, status=0):
                 self.failure = error
             case Refused(error=error):
-                warning = f"The Workflow cannot be watched ({error}): SIGTERM alone tells that it is ending."
-                self.warnings.append(warning)
+                self._warn(error)
+
+    def _warn(self, error: str) -> None:
+        self._warnings = [f"The Workflow cannot be watched ({error}): SIGTERM alone tells that it is ending."]
 
     def _update(self, workflow: Mapping[str, Any]) -> None:
         """Record whether the Workflow is ending and, until this pod's node has left Pending, whether a pod follows.

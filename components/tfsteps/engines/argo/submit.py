@@ -46,7 +46,7 @@ def submit(submission: Submission) -> int:
     manifests = [objects.marked(manifest) for manifest in _manifests(submission)]
     if submission.dry_run:
         print_yaml(manifests)
-        return ExitCode.SUCCEEDED
+        return _rehearse_replacement(submission) if submission.replace else ExitCode.SUCCEEDED
     with objects.cluster(submission.context) as api:
         namespace = submission.namespace or api.access.namespace
         manifest = _manifest(submission)
@@ -74,6 +74,15 @@ def submit(submission: Submission) -> int:
             return submitter.follow(Api(api.access), created, lambda line: print(line, flush=True))
         except submitter.SubmitError as error:
             raise CommandError(str(error), error.code) from error
+
+
+def _rehearse_replacement(submission: Submission) -> int:
+    """Say which manual runs `--replace` would remove; DemoError if one is a demo."""
+    metadata = _manifest(submission)["metadata"]
+    with objects.cluster(submission.context) as api:
+        where = metadata.get("namespace", submission.namespace or api.access.namespace)
+        clear_manual(api, where, metadata["labels"], dry_run=True)
+    return ExitCode.SUCCEEDED
 
 
 def fire_times(submission: Submission, now: float) -> Iterator[int]:

@@ -95,6 +95,7 @@ class RecurringRuns:
             paused=item.status == "DISABLED",
             runs=newest_first(own),
             unknown=unknown,
+            catches_up=not item.no_catchup,
         )
 
     def _when(self, trigger: Any) -> tuple[str, Schedule | None]:

@@ -1,9 +1,11 @@
 """Submits to Kubeflow Pipelines with its own client: a run, or a recurring run."""
 
 import contextlib
+import copy
 import datetime as dt
 import difflib
 import io
+import itertools
 import os
 import pathlib
 import tempfile
@@ -12,11 +14,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import yaml
+from msgspec.structs import replace
 
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say, warn
 from tfsteps.console.text import local_time
-from tfsteps.engines.compiled import LintError
+from tfsteps.engines.compiled import Compiled, LintError
 from tfsteps.engines.kfp import lint
 from tfsteps.engines.kfp.client import open_client, pages
 from tfsteps.engines.kfp.inputs import definitions, typed
@@ -28,8 +31,8 @@ from tfsteps.kube.client import Api
 from tfsteps.kube.credentials import AccessError
 from tfsteps.kube.errors import ApiError
 from tfsteps.launcher.exit_codes import ExitCode
-from tfsteps.runs.demo import DEMO
-from tfsteps.runs.identity import MANUAL, RUN_ID, TRIGGER, spec_hash
+from tfsteps.runs.demo import DEMO, Mark
+from tfsteps.runs.identity import MANUAL, TRIGGER, spec_hash
 from tfsteps.schedule import kubeflow
 from tfsteps.schedule.types import utc
 from tfsteps.spec import SpecError
@@ -38,6 +41,11 @@ from tfsteps.systems.kubernetes.system import SPEC_HASH
 from tfsteps.text import timezones
 
 _LOOK_SECONDS = 5.0
+_SETTLE_SECONDS = 3.0  # longer than the precision of created_at
+_STARTING_SECONDS = 60.0
+_PAUSED = "DISABLED"
+_DEMO_LINE = f"{DEMO}: true"
+"""In the description of a run that is a demo, below its first line."""
 _MOST_FAILURES = 120  # ten minutes
 _ENDED = {
     "SUCCEEDED": ExitCode.SUCCEEDED,
@@ -59,12 +67,18 @@ def submit(submission: Submission) -> int:
     if problems := lint.lint_messages(submission.compiled.text, arguments["params"]):
         raise LintError(submission.compiled.source, problems)
     if submission.demo:
-        raise CommandError(
-            "--demo is for Argo: the API of Kubeflow Pipelines sets no label of a run's Workflow; leave it out, and "
-            f"label the jobs of the run: `kubectl label tfjobs -l {RUN_ID}=RUN {DEMO}=true`"
-        )
+        if submission.when:
+            raise CommandError(
+                "--demo is for a run: the API of Kubeflow Pipelines cannot remove the mark of a recurring run; "
+                "leave --demo out"
+            )
+        submission = replace(submission, compiled=_marked(submission.compiled, submission.demo))
     if submission.dry_run:
         print_yaml([arguments])
+        if submission.replace:
+            with open_client(submission.host, submission.context) as client:
+                for run in _manual_runs(client, submission):
+                    say(f"would remove the manual run {run.run_id} ({run.display_name}, {run.state})")
         return ExitCode.SUCCEEDED
     for warning in _missing(submission, arguments["params"]):
         warn(warning)
@@ -74,7 +88,8 @@ def submit(submission: Submission) -> int:
             return ExitCode.SUCCEEDED
         if submission.replace:
             _clear_manual(client, submission)
-        _describe_runs(client, _manual(submission))
+        demo = f"\n{_DEMO_LINE}" if submission.demo else ""
+        _describe_runs(client, f"{_manual(submission)}{demo}")
         run, experiment, printed = _create(client, submission, arguments)
         print(printed, end="")
         print(f"run {run.display_name} created: {run.run_id}")
@@ -103,30 +118,72 @@ def _missing(submission: Submission, arguments: dict[str, Any]) -> list[str]:
 def _schedule(client: Any, submission: Submission, arguments: dict[str, Any]) -> str:
     """Create a recurring run, or replace the one that was submitted before; return the lines to print.
 
-    The API cannot change a recurring run. The new one starts paused, and is enabled when the old one is paused: no date
-    is run twice. The old one is not deleted: its Workflows would be deleted with it, running ones too.
+    The API cannot change a recurring run, nor refuse a name that is taken. Each one is created paused, and enabled when
+    the old one is paused and no other submitter created one at the same time: no date is run twice. The old one is not
+    deleted: its Workflows would be deleted with it, running ones too.
     """
     mark = f"{SPEC_HASH}: {spec_hash([submission.compiled.text, arguments])}"
-    described = {**arguments, "description": mark}
+    described = {**arguments, "description": mark, "enabled": False}
     existing = _same_name(client, submission, arguments)
-    active = [run for run in existing if run.status != "DISABLED"]
-    if not existing:
-        run, _, _ = _create(client, submission, described)
-        return _created(client, run)
-    old = existing[0]
-    if old.description == mark:
-        _take_over(client, old, [run for run in active if run is not old])
-        return f"recurring run {old.display_name} already exists: {old.recurring_run_id}"
-    agree(_difference(old, submission, arguments), yes=submission.yes)
-    if not arguments["no_catchup"]:  # the dates until now are those of the old one
-        described["start_time"] = max(described.get("start_time", ""), utc(int(time.time())))
-    run, _, _ = _create(client, submission, {**described, "enabled": False})
-    if active:
-        _take_over(client, run, active)
-    else:
+    active = [run for run in existing if run.status != _PAUSED]
+    unstarted = [*itertools.takewhile(lambda run: run.status == _PAUSED and run.description == mark, existing)]
+    if same := [*(run for run in active if run.description == mark), *unstarted[-1:]]:
+        if others := [run for run in active if run is not same[0]]:
+            _take_over(client, same[0], others)
+        state = "" if active else f"; it is paused: `tfsteps schedules resume {same[0].recurring_run_id}` starts it"
+        return f"recurring run {same[0].display_name} already exists: {same[0].recurring_run_id}{state}"
+    if existing:
+        _refuse_second_change(existing[0], active)
+        old = [*active, *existing][0]
+        agree(_difference(old, submission, arguments), yes=submission.yes)
+        if not arguments["no_catchup"]:  # the dates until now are those of the old one
+            described["start_time"] = max(described.get("start_time", ""), utc(int(time.time())))
+    run, _, _ = _create(client, submission, described)
+    if existing and not active:
         say(f"it is paused, as the one before was; `tfsteps schedules resume {run.recurring_run_id}` starts it")
+    else:
+        run = _start(client, submission, arguments, run, existing)
+    if not existing:
+        return _created(client, run)
     remove = f"tfsteps schedules delete {old.recurring_run_id}"
     return f"{_created(client, run)}\nThe one before is paused; delete it when its runs have ended: `{remove}`"
+
+
+def _refuse_second_change(newest: Any, active: Sequence[Any]) -> None:
+    """Raise CommandError if another submitter has created its recurring run, and has not started it yet."""
+    age = time.time() - newest.created_at.timestamp()
+    if active and newest.status == _PAUSED and age < _STARTING_SECONDS:
+        raise CommandError(
+            f"nothing was changed: recurring run {newest.recurring_run_id} of this name was created {age:.0f} s ago "
+            "and is not started yet; another submitter changes the schedule, or was interrupted: retry in a minute"
+        )
+
+
+def _start(client: Any, submission: Submission, arguments: dict[str, Any], run: Any, before: Sequence[Any]) -> Any:
+    """Enable a new recurring run in place of the active ones and return it; the first one of several submitters counts.
+
+    Of those that were created since `before` was read the oldest counts. Times of creation are whole seconds, so each
+    submitter waits for longer than one before it looks: none that is older can appear afterwards. If this one is not
+    the oldest, it is deleted, and a CommandError is raised unless the oldest has the same content.
+    """
+    again = f"tfsteps schedules resume {run.recurring_run_id}"
+    say(f"recurring run {run.recurring_run_id} starts paused; if this is interrupted: `{again}`")
+    time.sleep(_SETTLE_SECONDS)
+    known = {item.recurring_run_id for item in before}
+    present = _same_name(client, submission, arguments)
+    created = [item for item in present if item.recurring_run_id not in known]
+    if run.recurring_run_id not in [item.recurring_run_id for item in created]:
+        raise CommandError(f"recurring run {run.recurring_run_id} was deleted before it started; submit it again")
+    first = created[-1]
+    if first.recurring_run_id != run.recurring_run_id:
+        client.delete_recurring_run(run.recurring_run_id)
+        message = f"another submitter created recurring run {first.recurring_run_id} of this name at the same time"
+        if first.description != run.description:
+            raise CommandError(f"{message}, and this one was deleted; submit again to compare them")
+        say(f"{message}, with the same content; {run.recurring_run_id} was deleted")
+        return first
+    _take_over(client, run, [item for item in present if item.status != _PAUSED])
+    return run
 
 
 def _manual(submission: Submission) -> str:
@@ -145,10 +202,30 @@ def _describe_runs(client: Any, description: str) -> None:
     client._run_api.run_service_create_run = described  # noqa: SLF001
 
 
+def _manual_runs(client: Any, submission: Submission) -> list[Any]:
+    """Return the earlier manual runs of a pipeline: those that `submit` created, and that no schedule did.
+
+    Raises:
+        CommandError: One is a demo.
+    """
+    found = []
+    for run in pages(client.list_runs, "runs", namespace=submission.namespace or None):
+        description, *marks = (run.description or "").splitlines() or [""]
+        if description != _manual(submission) or run.recurring_run_id:
+            continue
+        if _DEMO_LINE in marks:
+            page = f"{_page(client)}/#/runs/details/{run.run_id}"
+            raise CommandError(
+                f"nothing was removed or submitted: run {run.run_id} ({run.display_name}) is a demo, and demos are "
+                f"read-only; delete it on its page first ({page}), or leave --replace out"
+            )
+        found.append(run)
+    return found
+
+
 def _clear_manual(client: Any, submission: Submission) -> None:
-    """Stop and delete the earlier manual runs of a pipeline: those that `submit` created, and that no schedule did."""
-    runs = pages(client.list_runs, "runs", namespace=submission.namespace or None)
-    for run in [run for run in runs if run.description == _manual(submission) and not run.recurring_run_id]:
+    """Stop and delete the earlier manual runs of a pipeline."""
+    for run in _manual_runs(client, submission):
         say(f"removing the manual run {run.run_id} ({run.display_name})")
         if str(run.state) not in _ENDED:
             client.terminate_run(run.run_id)
@@ -156,14 +233,26 @@ def _clear_manual(client: Any, submission: Submission) -> None:
         client.delete_run(run.run_id)
 
 
+def _marked(compiled: Compiled, mark: Mark) -> Compiled:
+    """Return a pipeline whose pods have the mark of a demo, which each launcher gives to its job."""
+    pipeline, *others = copy.deepcopy(compiled.documents)
+    options = others[0] if others else {}
+    place = options
+    for field in ("platforms", "kubernetes", "deploymentSpec", "executors"):
+        place = place.setdefault(field, {})
+    for name, executor in ((pipeline.get("deploymentSpec") or {}).get("executors") or {}).items():
+        if "container" in executor:
+            settings = place.setdefault(name, {})
+            settings["podMetadata"] = mark.put(settings.get("podMetadata") or {})
+    documents = [pipeline, options]
+    return replace(compiled, text=yaml.safe_dump_all(documents, allow_unicode=True), documents=documents)
+
+
 def _take_over(client: Any, run: Any, before: Sequence[Any]) -> None:
     """Pause the recurring runs that another one replaces, then enable that; also after an interruption."""
-    if before:
-        again = f"tfsteps schedules resume {run.recurring_run_id}"
-        say(f"recurring run {run.recurring_run_id} starts paused; if this is interrupted: `{again}`")
-        for item in before:
-            client.disable_recurring_run(item.recurring_run_id)
-        client.enable_recurring_run(run.recurring_run_id)
+    for item in before:
+        client.disable_recurring_run(item.recurring_run_id)
+    client.enable_recurring_run(run.recurring_run_id)
 
 
 def _created(client: Any, run: Any) -> str:
@@ -176,7 +265,8 @@ def _same_name(client: Any, submission: Submission, arguments: dict[str, Any]) -
     with contextlib.redirect_stdout(io.StringIO()):
         experiment = client.create_experiment(arguments["experiment"], namespace=submission.namespace or None)
     recurring = pages(client.list_recurring_runs, "recurring_runs", experiment_id=experiment.experiment_id)
-    return [run for run in recurring if run.display_name == arguments["job_name"]]
+    named = [run for run in recurring if run.display_name == arguments["job_name"]]
+    return sorted(named, key=lambda run: (run.created_at, run.recurring_run_id), reverse=True)
 
 
 def _difference(old: Any, submission: Submission, arguments: dict[str, Any]) -> str:
@@ -226,8 +316,9 @@ def _create(client: Any, submission: Submission, arguments: dict[str, Any]) -> t
     """
     create = client.create_recurring_run if submission.when else client.run_pipeline
     with _package(submission) as package, contextlib.redirect_stdout(io.StringIO()) as printed:
-        experiment = client.create_experiment(arguments.pop("experiment"), namespace=submission.namespace or None)
-        run = create(experiment.experiment_id, pipeline_package_path=package, **arguments)
+        options = {name: value for name, value in arguments.items() if name != "experiment"}
+        experiment = client.create_experiment(arguments["experiment"], namespace=submission.namespace or None)
+        run = create(experiment.experiment_id, pipeline_package_path=package, **options)
     return run, experiment, printed.getvalue()
 
 
