@@ -44,7 +44,11 @@ class ClusterLog:
         """Print the lines so far, in the order of time; only the last ones, as many as `tail`; None = all."""
         for job in self._jobs:
             if not job.pods and job.status.state.terminal:
-                warn(f"the pods of {job.status.job} are gone, and their log with them; its launcher has it")
+                warn(
+                    f"the pods of {job.status.job} are gone, and their log with them. The log of its launcher has the "
+                    "lines: `tfsteps logs RUN` without --on if it ran on this machine, else `kubectl logs --namespace "
+                    f"{job.status.namespace} POD --container main`, with the launcher's pod in `tfsteps show RUN`"
+                )
         streams = [self._stream(program) for program in self._programs]
         self.printer.print(heapq.merge(*streams, key=attrgetter("stamp")), tail)
         self.printer.flush()
