@@ -79,7 +79,7 @@ def follow(item, end, logs):
             seen.append(event)
             recorder.apply(event)
     assert isinstance(seen[-1], JobChanged)
-    status.failure = failure_summary(status, recorder.logbook.last_lines, str(seen[-1].replica or ""))
+    status.failure = failure_summary(status, recorder.logbook.tails.last_lines, str(seen[-1].replica or ""))
     return status, out.getvalue().splitlines(), attempt, seen
 
 

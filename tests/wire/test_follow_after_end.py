@@ -122,7 +122,7 @@ def first_look(kind, item, pods, logs=(), *, refuse=0, gone=False):
             recorder.apply(event)
         final = seen[-1]
         if final.state in (State.FAILED, State.LOST):
-            recorded.failure = failure_summary(recorded, book.last_lines, str(final.replica or ""))
+            recorded.failure = failure_summary(recorded, book.tails.last_lines, str(final.replica or ""))
     return recorded, seen
 
 

@@ -29,11 +29,11 @@ from tfsteps.console.messages import warn
 from tfsteps.console.outputs import verdict
 from tfsteps.kube.errors import ApiError
 from tfsteps.launcher.failure import failure_summary
+from tfsteps.launcher.log_writer import Tails
 from tfsteps.launcher.recorder import Observer, change_state
 from tfsteps.runs.events import Event, JobChanged, LogLines, ReplicaChanged, State
 from tfsteps.runs.graph import Surroundings
 from tfsteps.runs.incarnations import Incarnations
-from tfsteps.runs.last_lines import Tails
 from tfsteps.runs.log_file import stamp
 from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.runs.status import ReplicaStatus, Status

@@ -329,9 +329,9 @@ def _run(
         final = msgspec.structs.replace(final, message=final.message or f"Stopped: {stop.cause}.")
     status.code = status.code or code.result()
     if final.state is State.SUCCEEDED:
-        status.warnings += remarks(status, recorder.logbook.last_lines)
+        status.warnings += remarks(status, recorder.logbook.tails.last_lines)
     status.warnings += mixed_images(status)
-    recorder.end(recorded_end(final, ended_by, status, recorder.logbook.last_lines))
+    recorder.end(recorded_end(final, ended_by, status, recorder.logbook.tails.last_lines))
     policy = job.on_end or ("delete_pods" if status.state is State.SUCCEEDED else "keep")
     if policy != "keep":
         try:
@@ -364,7 +364,7 @@ def _follow(
     clock = Clock(job.deadlines, time.monotonic())
     # locally, what restarts the processes judges them itself
     watched = not (job.names_backoff_limit or recorder.status.on_this_machine)
-    watch = FailureWatch(recorder.status, recorder.logbook.last_lines) if watched else None
+    watch = FailureWatch(recorder.status, recorder.logbook.tails.last_lines) if watched else None
     ended_by: Exceeded | RepeatedFailure | None = None
     limit, logs = job.deadlines.no_progress, recorder.status.logs
     # only that deadline depends on whether the event files grow

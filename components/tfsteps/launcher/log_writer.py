@@ -5,9 +5,43 @@ import pathlib
 
 from tfsteps.launcher.log_limit import VARIABLE, LogFiles
 from tfsteps.runs.events import LogLines
-from tfsteps.runs.last_lines import Tails
+from tfsteps.runs.last_lines import LastLines
 from tfsteps.runs.log_file import log_block
 from tfsteps.spec import format_bytes
+
+_KEPT = 2  # incarnations of a replica
+
+
+class Tails:
+    """Keeps the last lines of the last two incarnations of each replica, and of its init containers and sidecars."""
+
+    def __init__(self) -> None:
+        """Start without lines."""
+        self._tails: dict[str, dict[int, LastLines]] = {}  # by source and incarnation
+
+    def add(self, lines: LogLines) -> None:
+        """Add lines; lines without an incarnation belong to the newest one."""
+        tails = self._tails.setdefault(lines.source, {})
+        newest = max(tails, default=0)
+        number = newest if lines.incarnation is None else lines.incarnation
+        if lines.tail:
+            tails[number] = lines.tail
+        else:
+            tails.setdefault(number, LastLines()).add(lines.texts)
+        if len(tails) > _KEPT:
+            del tails[min(tails)]
+
+    def last_lines(self, source: str, incarnation: int) -> list[str]:
+        """Return the last lines of an incarnation, counted from 0, of `worker-1` or its container `worker-1/init-data`.
+
+        For an init container or a sidecar, return the lines of its newest incarnation up to that one. Empty if the
+        incarnation printed nothing, or is not one of the last two.
+        """
+        tails = self._tails.get(source, {})
+        if "/" in source:  # an init container or a sidecar, which continues when the program restarts
+            incarnation = max((number for number in tails if number <= incarnation), default=0)
+        tail = tails.get(incarnation)
+        return tail.lines() if tail else []
 
 
 class LogWriter:
@@ -18,6 +52,7 @@ class LogWriter:
     Attributes:
         lost: Number of lines that could not be saved.
         error: The first error; empty = no line was lost.
+        tails: The last lines of each replica.
     """
 
     def __init__(self, path: pathlib.Path, limit: int = 0) -> None:
@@ -30,14 +65,14 @@ class LogWriter:
         self.lost = 0
         self.error = ""
         self._files = LogFiles(path, limit)
-        self._tails = Tails()
+        self.tails = Tails()
         self._broken = False
 
     def write(self, lines: LogLines) -> None:
         """Save each line as a whole, or count it as lost."""
         if not lines.texts:
             return
-        self._tails.add(lines)
+        self.tails.add(lines)
         data = log_block(lines)
         self.lost += len(lines.texts) - (self._save(data) if len(data) <= self._files.room else self._save_parts(data))
 
@@ -88,10 +123,6 @@ class LogWriter:
             limit = f"it reached its limit of {format_bytes(self._files.limit)} ({VARIABLE})"
             warnings.append(f"{lines} lines ({format_bytes(size)}) were dropped from the middle of the log: {limit}.")
         return warnings
-
-    def last_lines(self, source: str, incarnation: int) -> list[str]:
-        """Return the last lines of one incarnation of a replica or container, as `Tails.last_lines` does."""
-        return self._tails.last_lines(source, incarnation)
 
     def close(self) -> None:
         """Close the file."""

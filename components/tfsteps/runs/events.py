@@ -6,6 +6,7 @@ from typing import Protocol
 
 import msgspec
 
+from tfsteps.runs.last_lines import LastLines
 from tfsteps.runs.usage import Sample
 from tfsteps.spec import RoleName
 
@@ -147,6 +148,7 @@ class LogLines(msgspec.Struct, frozen=True):
         incarnation: Number of the incarnation that printed the lines, from 0; None = not known.
         container: Name of the init container or sidecar that printed the lines; empty = the program's container.
         sidecar: Whether that container is a sidecar; its output is no sign of training progress.
+        tail: The last lines of that incarnation, these included, if its job system keeps them; None = it does not.
     """
 
     at: float
@@ -156,6 +158,7 @@ class LogLines(msgspec.Struct, frozen=True):
     incarnation: int | None = None
     container: str = ""
     sidecar: bool = False
+    tail: LastLines | None = None
 
     @property
     def source(self) -> str:

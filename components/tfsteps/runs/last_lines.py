@@ -1,9 +1,8 @@
-"""Keeps the last lines of each replica, back to its last traceback, in bounded memory, to explain why it ended."""
+"""Keeps the last lines of a replica, back to its last traceback, in bounded memory, to explain why it ended."""
 
 import collections
 from collections.abc import Sequence
 
-from tfsteps.runs.events import LogLines
 from tfsteps.text.tracebacks import FATAL, HEADER, STACK, is_chained
 
 _RECENT = 40
@@ -11,7 +10,6 @@ _WIDTH = 1000  # bytes of a line
 _MOST_LINES = 400  # from the traceback on; a program that prints more survived that exception
 _MOST_BYTES = 64 << 10
 _MARK, _STACKS = HEADER.encode(), (FATAL.encode(), STACK.encode())
-_KEPT = 2  # incarnations of a replica
 
 
 class LastLines:
@@ -52,35 +50,6 @@ class LastLines:
         last = list(map(_cut, texts[-_RECENT:]))
         self._recent.extend(last)
         self._before = next((text for text in reversed(last) if text.strip()), self._before)
-
-
-class Tails:
-    """Keeps the last lines of the last two incarnations of each replica, and of its init containers and sidecars."""
-
-    def __init__(self) -> None:
-        """Start without lines."""
-        self._tails: dict[str, dict[int, LastLines]] = {}  # by source and incarnation
-
-    def add(self, lines: LogLines) -> None:
-        """Add lines; lines without an incarnation belong to the newest one."""
-        tails = self._tails.setdefault(lines.source, {})
-        newest = max(tails, default=0)
-        number = newest if lines.incarnation is None else lines.incarnation
-        tails.setdefault(number, LastLines()).add(lines.texts)
-        if len(tails) > _KEPT:
-            del tails[min(tails)]
-
-    def last_lines(self, source: str, incarnation: int) -> list[str]:
-        """Return the last lines of an incarnation, counted from 0, of `worker-1` or its container `worker-1/init-data`.
-
-        For an init container or a sidecar, return the lines of its newest incarnation up to that one. Empty if the
-        incarnation printed nothing, or is not one of the last two.
-        """
-        tails = self._tails.get(source, {})
-        if "/" in source:  # an init container or a sidecar, which continues when the program restarts
-            incarnation = max((number for number in tails if number <= incarnation), default=0)
-        tail = tails.get(incarnation)
-        return tail.lines() if tail else []
 
 
 def _cut(text: bytes) -> bytes:

@@ -93,9 +93,13 @@ class RestartPolicy:
             failure: The exception and its place, if it will come again; empty = not known.
         """
         what = "{}-{} ended with exit code {}".format(*ended, exit_code)
-        if exit_code == 0:
-            return self._after_success(ended, what, succeeded)
         policy = self._roles[ended[0]]["restart"]
+        if exit_code == 0:
+            if policy == "always":
+                return self._restart(ended, what)
+            all_workers = self._success == "all_workers"
+            done = self._trainers <= {*succeeded, ended} if all_workers else ended == self._decisive
+            return SUCCEED if done else WAIT
         permanent = policy == "exit_code" and exit_code < RETRYABLE_FROM and reason != "PeerLost"
         if policy == "never" or permanent:
             return RestartDecision("fail", reason or "ReplicaFailed", what)
@@ -103,16 +107,6 @@ class RestartPolicy:
         if repeated and not self._patient:
             return RestartDecision("fail", "SameFailure", f"{what}, twice by the same exception at the same place")
         return self._restart(ended, what)
-
-    def _after_success(self, ended: Member, what: str, succeeded: Collection[Member]) -> RestartDecision:
-        if self._roles[ended[0]]["restart"] == "always":
-            return self._restart(ended, what)
-        if self._success == "all_workers":
-            if self._trainers <= {*succeeded, ended}:
-                return SUCCEED
-        elif ended == self._decisive:
-            return SUCCEED
-        return WAIT
 
     def _restart(self, ended: Member, what: str) -> RestartDecision:
         role_limit = self._roles[ended[0]]["limit"]

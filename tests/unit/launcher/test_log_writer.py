@@ -27,8 +27,8 @@ def test_the_last_lines_of_each_replica_are_at_hand(tmp_path):
     logbook.write(LogLines(0, W1, [b"%d" % i for i in range(100)]))
     logbook.write(one_line(0, W1, b"last"))
     logbook.close()
-    assert logbook.last_lines("worker-0", 0) == [str(i) for i in range(60, 100)]
-    assert logbook.last_lines("worker-1", 0) == [*map(str, range(61, 100)), "last"]
+    assert logbook.tails.last_lines("worker-0", 0) == [str(i) for i in range(60, 100)]
+    assert logbook.tails.last_lines("worker-1", 0) == [*map(str, range(61, 100)), "last"]
 
 
 def test_lines_of_another_incarnation_are_not_those_of_this_one(tmp_path):
@@ -36,7 +36,7 @@ def test_lines_of_another_incarnation_are_not_those_of_this_one(tmp_path):
     for number in range(3):
         logbook.write(LogLines(0, W0, [b"of %d" % number], incarnation=number))
     logbook.close()
-    assert [logbook.last_lines("worker-0", number) for number in range(4)] == [[], ["of 1"], ["of 2"], []]
+    assert [logbook.tails.last_lines("worker-0", number) for number in range(4)] == [[], ["of 1"], ["of 2"], []]
 
 
 @pytest.fixture

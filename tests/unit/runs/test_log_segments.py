@@ -342,7 +342,7 @@ def test_the_last_lines_for_a_failure_summary_are_complete(tmp_path):
     book.write(LogLines(1.0, W0, [b"Traceback (most recent call last):", b"ValueError: no data"]))
     write(book, 0, 5000, W1)
     book.close()
-    assert book.last_lines("worker-0", 0) == ["Traceback (most recent call last):", "ValueError: no data"]
+    assert book.tails.last_lines("worker-0", 0) == ["Traceback (most recent call last):", "ValueError: no data"]
 
 
 def test_the_end_of_a_killed_launcher_is_the_time_of_its_last_segment(monkeypatch):

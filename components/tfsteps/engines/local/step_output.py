@@ -93,7 +93,7 @@ class StepOutput:
         self._log.close()
         for warning in self._log.warnings:
             self._view.say(f"warning: {self._task}: {warning}")
-        return raised(self._log.last_lines(STEP, 0)).exception
+        return raised(self._log.tails.last_lines(STEP, 0)).exception
 
     def _show_replica(self, line: bytes, match: re.Match[bytes]) -> None:
         if self._view.observer:

@@ -63,6 +63,7 @@ class Guard:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
             cwd="/",
+            bufsize=0,
         )
         assert self._process.stdin
         self.pipe = self._process.stdin.fileno()
@@ -70,17 +71,12 @@ class Guard:
 
     def forget(self, pid: int) -> None:
         """Remove an ended process before its id can be reused."""
-        self._send(f"- {pid}\n")
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self.pipe, f"- {pid}\n".encode())
 
     def __exit__(self, *_: object) -> None:
-        self._send("=\n")  # no proof is needed: this process records how the replicas ended
-        assert self._process.stdin
         with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.close()
+            os.write(self.pipe, b"=\n")  # no proof is needed: this process records how the replicas ended
+        assert self._process.stdin
+        self._process.stdin.close()
         self._process.wait()
-
-    def _send(self, line: str) -> None:
-        assert self._process.stdin
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write(line.encode())
-            self._process.stdin.flush()

@@ -7,8 +7,7 @@ from tfsteps.runs.events import ReplicaName, ReplicaState
 from tfsteps.spec import TrainingJob
 from tfsteps.systems.local import ports
 from tfsteps.systems.local.options import LocalOptions
-from tfsteps.systems.local.process import Command
-from tfsteps.systems.local.replica_process import ReplicaProcess
+from tfsteps.systems.local.process import Command, ReplicaProcess
 
 _JOINING = ("parameter_server", "multi_worker_mirrored")  # strategies whose replicas wait for each other at the start
 _JOIN_SECONDS = 10.0  # the import of TensorFlow takes seconds
@@ -42,9 +41,9 @@ class Joins:
         """Return which replicas have run for a while without joining the others; empty = none."""
         patience = min(_JOIN_SECONDS, (self._pending or _JOIN_SECONDS) / 2)
         late = [
-            f"{replica.replica} runs (pid {replica.process.pid}) but does not listen on its TF_CONFIG port"
+            f"{replica.replica} runs (pid {replica.pid}) but does not listen on its TF_CONFIG port"
             for replica in running
-            if replica.state is ReplicaState.PENDING and time.time() - replica.process.started > patience
+            if replica.state is ReplicaState.PENDING and time.time() - replica.started > patience
         ]
         rest = f"; {len(late) - _NAMED} more do not" if late[_NAMED:] else ""
         return f"{'; '.join(late[:_NAMED])}{rest}; its peers wait for that" if late else ""
@@ -58,7 +57,7 @@ class Joins:
         self._due = time.monotonic() + (0.0 if often else _RARE_SECONDS)
         self._seen = bool(self._open(expected.values()))
         if not self._seen and self._looks % _REACHED_LOOKS == 0:
-            self._seen = ports.connected({replica.process.pid for replica in running})
+            self._seen = ports.connected({replica.pid for replica in running})
         self._apart += 1
 
     @property

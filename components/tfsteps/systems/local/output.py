@@ -6,6 +6,7 @@ the disk is full, up to 4 MiB are kept in memory; after that, the replicas wait.
 
 import collections
 import contextlib
+import dataclasses
 import fcntl
 import os
 import pathlib
@@ -29,26 +30,19 @@ _LINGER_SECONDS = 1.0
 _SWITCH_SECONDS = 0.0005  # the interpreter's default is ten times as long, in which a pipe may become full
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class _Chunk(Generic[_T]):
-    """Waiting bytes of one source, in the file or in `data`; no bytes = the source's end."""
+    """Waiting bytes of one owner, in the file or in `data`; no bytes = the owner's end."""
 
-    def __init__(self, source: "Source[_T]", at: float, start: int, length: int, data: bytes | None = None) -> None:
-        self.source, self.at, self.start, self.length, self.data = source, at, start, length, data
-
-
-class Source(Generic[_T]):
-    """The pipe of one process, and its owner."""
-
-    def __init__(self, owner: _T, pipe: int) -> None:
-        """Make `pipe` non-blocking; the caller closes it after the source's end."""
-        self.owner = owner
-        self.pipe = pipe
-        self.give_up: float | None = None  # monotonic: its process has ended, and reading ends at this time
-        os.set_blocking(pipe, False)
+    owner: _T
+    at: float
+    start: int
+    length: int
+    data: bytes | None = None
 
 
 class Collector(Generic[_T]):
-    """Collects the output of all sources until it is closed.
+    """Collects the output of processes, which own the pipes, until it is closed.
 
     Attributes:
         ready: A file descriptor that is readable while there is something to `take`.
@@ -71,25 +65,27 @@ class Collector(Generic[_T]):
         self._selector = selectors.DefaultSelector()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._selector.register(self._wake, selectors.EVENT_READ)
-        self._sources: set[Source[_T]] = set()
+        self._pipes: dict[_T, int] = {}
+        self._give_up: dict[_T, float] = {}  # monotonic: the process has ended, and reading ends at this time
         self._switch_before = sys.getswitchinterval()
         sys.setswitchinterval(_SWITCH_SECONDS)
         self._thread = threading.Thread(target=self._run, name="output", daemon=True)
         self._thread.start()
 
-    def add(self, owner: _T, pipe: int) -> Source[_T]:
-        """Start to collect from a pipe."""
+    def add(self, owner: _T, pipe: int) -> None:
+        """Start to collect from a pipe, which is made non-blocking; the caller closes it after the owner's end."""
+        os.set_blocking(pipe, False)
         with contextlib.suppress(OSError):  # the user's limit is reached
             fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, self._pipe_bytes)
-        source = Source(owner, pipe)
         with self._changed:
-            self._sources.add(source)
-        self._selector.register(pipe, selectors.EVENT_READ, source)
-        return source
+            self._pipes[owner] = pipe
+        self._selector.register(pipe, selectors.EVENT_READ, owner)
 
-    def finish(self, source: Source[_T]) -> None:
-        """Note that the process of a source has ended: only a process outside its session can keep the pipe open."""
-        source.give_up = time.monotonic() + _LINGER_SECONDS
+    def finish(self, owner: _T) -> None:
+        """Note that a process has ended: only a process outside its session can keep the pipe open."""
+        with self._changed:
+            if owner in self._pipes:  # else its end waits to be taken
+                self._give_up[owner] = time.monotonic() + _LINGER_SECONDS
         os.eventfd_write(self._wake, 1)
 
     def take(self) -> tuple[_T, float, bytes] | None:
@@ -117,7 +113,7 @@ class Collector(Generic[_T]):
                 self._unread -= length
             self._in_memory -= len(chunk.data or b"")
             self._changed.notify()
-        return chunk.source.owner, chunk.at, data
+        return chunk.owner, chunk.at, data
 
     def close(self) -> None:
         """Stop collecting; waiting bytes are discarded."""
@@ -138,7 +134,18 @@ class Collector(Generic[_T]):
     def _run(self) -> None:
         try:
             while not self._closing:
-                self._collect()
+                with self._changed:
+                    until = min(self._give_up.values(), default=None)
+                for key, _ in self._selector.select(until and max(0.0, until - time.monotonic())):
+                    if key.fd == self._wake:
+                        os.eventfd_read(self._wake)
+                    elif not self._move(key.data):
+                        self._end_of(key.data)
+                with self._changed:
+                    late = [owner for owner, until in self._give_up.items() if until <= time.monotonic()]
+                for owner in late:
+                    self._move(owner)
+                    self._end_of(owner)
                 with self._changed:
                     self._changed.wait_for(
                         lambda: self._closing or (self._in_memory < _MEMORY and len(self._chunks) < _MOST_CHUNKS)
@@ -147,48 +154,32 @@ class Collector(Generic[_T]):
             self._error = error
             os.eventfd_write(self.ready, 1)
 
-    def _collect(self) -> None:
-        ends = [source.give_up for source in list(self._sources) if source.give_up is not None]
-        for key, _ in self._selector.select(max(0.0, min(ends) - time.monotonic()) if ends else None):
-            if key.fd == self._wake:
-                os.eventfd_read(self._wake)
-            elif not self._move(key.data):
-                self._ended(key.data)
-        for source in [source for source in self._sources if source.give_up and source.give_up <= time.monotonic()]:
-            self._move(source)
-            self._ended(source)
-
-    def _move(self, source: Source[_T]) -> bool:
+    def _move(self, owner: _T) -> bool:
         """Read a pipe; False at its end."""
         with self._changed:
             if not self._unread and self._end >= _REWIND and self._file:
                 self._end = 0
                 os.ftruncate(self._file.fileno(), 0)
-        if self._file is None or not self._leaves_space(self._file.fileno()):
-            return self._move_to_memory(source)
+        disk = os.fstatvfs(self._file.fileno()) if self._file and self._unread >= _MEMORY else None
+        # the disk needs space for the waiting bytes, and for their log
+        if self._file is None or (disk and disk.f_bavail * disk.f_frsize <= 2 * self._unread):
+            return self._move_to_memory(owner)
         try:
-            moved = os.splice(source.pipe, self._file.fileno(), _PIPE_BYTES, offset_dst=self._end)
+            moved = os.splice(self._pipes[owner], self._file.fileno(), _PIPE_BYTES, offset_dst=self._end)
         except BlockingIOError:
             return True
         except OSError:  # the disk is full, or cannot do it
-            return self._move_to_memory(source)
-        self._put(_Chunk(source, time.time(), self._end, moved))
+            return self._move_to_memory(owner)
+        self._put(_Chunk(owner, time.time(), self._end, moved))
         self._end += moved
         return moved > 0
 
-    def _leaves_space(self, file: int) -> bool:
-        """Return whether the disk has space for the waiting bytes and for their log."""
-        if self._unread < _MEMORY:
-            return True
-        disk = os.fstatvfs(file)
-        return disk.f_bavail * disk.f_frsize > 2 * self._unread
-
-    def _move_to_memory(self, source: Source[_T]) -> bool:
+    def _move_to_memory(self, owner: _T) -> bool:
         try:
-            data = os.read(source.pipe, _BLOCK)
+            data = os.read(self._pipes[owner], _BLOCK)
         except BlockingIOError:
             return True
-        self._put(_Chunk(source, time.time(), 0, len(data), data))
+        self._put(_Chunk(owner, time.time(), 0, len(data), data))
         return bool(data)
 
     def _put(self, chunk: _Chunk[_T]) -> None:
@@ -198,7 +189,7 @@ class Collector(Generic[_T]):
             last = self._chunks[-1] if self._chunks else None
             if (
                 last
-                and last.source is chunk.source
+                and last.owner is chunk.owner
                 and last.data is chunk.data is None
                 and last.start + last.length == chunk.start
                 and chunk.at - last.at < _SAME_TIME_SECONDS
@@ -211,9 +202,9 @@ class Collector(Generic[_T]):
             self._in_memory += len(chunk.data or b"")
         os.eventfd_write(self.ready, 1)
 
-    def _ended(self, source: Source[_T]) -> None:
-        self._selector.unregister(source.pipe)
+    def _end_of(self, owner: _T) -> None:
         with self._changed:
-            self._sources.discard(source)
-            self._chunks.append(_Chunk(source, time.time(), 0, 0, b""))
+            self._selector.unregister(self._pipes.pop(owner))
+            self._give_up.pop(owner, None)
+            self._chunks.append(_Chunk(owner, time.time(), 0, 0, b""))
         os.eventfd_write(self.ready, 1)

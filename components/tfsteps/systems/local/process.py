@@ -1,4 +1,4 @@
-"""One replica as a process in its own session: its output as lines, its end with its resource usage."""
+"""One incarnation of a replica: a process in its own session, its output as lines, its end with its resource usage."""
 
 import contextlib
 import errno
@@ -9,16 +9,21 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 
 import msgspec
 
-from tfsteps.runs.events import ReplicaName
+from tfsteps.runs.events import PARTIAL_SECONDS, LogLines, PartialLine, ReplicaChanged, ReplicaName, ReplicaState
+from tfsteps.runs.last_lines import LastLines
 from tfsteps.spec import format_bytes
 from tfsteps.systems.local import sessions
 from tfsteps.systems.local.guard import WRAPPER, Guard
 
 MAX_LINE = 1 << 20
 """Longer lines are split into pieces of this many bytes, to limit memory."""
+
+UP = (ReplicaState.PENDING, ReplicaState.RUNNING)
+"""The states of a replica whose process runs."""
 
 _FIRST_BYTES = 256  # of a program; a binary one has a null byte among them
 
@@ -80,20 +85,29 @@ class CannotStartError(Exception):
         super().__init__(f"{command.replica} could not be started: {why}")
 
 
-class LocalProcess:
-    """A running replica.
+class ReplicaProcess:
+    """A process of a replica, from its start; it stays the replica's last one until the next is started.
 
     Attributes:
         command: The command of the replica.
+        replica: The replica.
+        number: Which of the replica's incarnations this is, from 0.
         pid: The process id, also that of its session and group.
+        started: When it was started, in seconds since the epoch.
         peak: The most resident memory of its session that was seen, in bytes; whoever samples it sets it.
         exit_fd: Readable when the process has ended.
         out_fd: Its standard output and error.
+        state: The state of the replica, as reported.
+        reason: Why it ended: OOMKilled, PeerLost, ...; empty = not known.
+        stop_asked: Whether the job has asked it to end.
+        ended: How the process ended; None = it runs. Its output may be read later.
+        output_read: Whether its whole output has been read.
+        tail: Its last lines.
     """
 
-    def __init__(self, command: Command, guard: Guard) -> None:
+    def __init__(self, command: Command, number: int, guard: Guard) -> None:
         """Start the process. CannotStartError if the wrapping shell cannot be started."""
-        self.command = command
+        self.command, self.replica, self.number = command, command.replica, number
         try:
             _require_interpreter(command)
             self._popen = subprocess.Popen(
@@ -116,87 +130,109 @@ class LocalProcess:
         self.out_fd = self._popen.stdout.fileno()
         self.exit_fd = os.pidfd_open(self.pid)
         self.peak = 0
-        self._rest = bytearray()
+        self.state, self.reason = ReplicaState.PENDING, ""
+        self.stop_asked = self.output_read = False
+        self.ended: Ended | None = None
+        self.tail = LastLines()
+        self._rest = bytearray()  # the output since the last newline
         self._cut = False  # `_rest` continues a line that was split
-        self._over = False  # it has been reaped: its id may be reused
+        self._partial_due = 0.0  # when its unfinished line may be shown again, by the monotonic clock
 
-    def lines(self, data: bytes) -> list[bytes]:
-        """Return the lines that are complete after `data`, its next output; keep the start of an unfinished line.
+    def changed(self, state: ReplicaState) -> ReplicaChanged:
+        """Change the state, and return the event with it, and with the end of the process if it is reported now."""
+        self.state = state
+        place = f"pid {self.pid}" + (f" port {self.command.port}" if self.command.port else "")
+        ended = None if state in (*UP, ReplicaState.RESTARTING) else self.ended
+        return ReplicaChanged(
+            at=time.time(),
+            replica=self.replica,
+            state=state,
+            restarts=self.number,
+            exit_code=ended.exit_code if ended else None,
+            reason=self.reason,
+            place=place if state in UP else "",
+            cpu_seconds=ended.cpu_seconds if ended else None,
+            memory_bytes=ended.memory_bytes if ended else None,
+            memory_limit=self.command.memory_limit,
+        )
+
+    def printed(self, at: float, texts: list[bytes]) -> LogLines:
+        """Return the event for its next lines, which are kept as its last ones."""
+        self.tail.add(texts)
+        return LogLines(at, self.replica, texts, incarnation=self.number, tail=self.tail)
+
+    def read(self, at: float, data: bytes) -> Iterator[LogLines | PartialLine]:
+        """Yield the lines that are complete after `data`, its next output, and at a limited rate the unfinished one.
 
         `data` is shorter than MAX_LINE.
         """
         searched = len(self._rest)
         self._rest += data
-        if self._rest.find(b"\n", searched) < 0 and len(self._rest) < MAX_LINE:
-            return []
-        *whole, rest = bytes(self._rest).split(b"\n")
-        returns = b"\r" in self._rest
-        if self._cut and whole and not whole[0]:  # only the newline of the split line was missing
-            del whole[0]
-        pieces = [*_pieces(whole[0]), *whole[1:]] if whole else []  # the first alone has more than `data`
-        *full, rest = _pieces(rest)
-        if len(rest) == MAX_LINE:
-            full, rest = [*full, rest], b""
-        self._cut = bool(full) or (self._cut and not whole)
-        self._rest = bytearray(rest)
-        pieces += full
-        return [piece.removesuffix(b"\r") for piece in pieces] if returns else pieces
+        if self._rest.find(b"\n", searched) >= 0 or len(self._rest) >= MAX_LINE:
+            *whole, rest = bytes(self._rest).split(b"\n")
+            returns = b"\r" in self._rest
+            if self._cut and whole and not whole[0]:  # only the newline of the split line was missing
+                del whole[0]
+            pieces = [*_pieces(whole[0]), *whole[1:]] if whole else []  # the first alone has more than `data`
+            *full, rest = _pieces(rest)
+            if len(rest) == MAX_LINE:
+                full, rest = [*full, rest], b""
+            self._cut = bool(full) or (self._cut and not whole)
+            self._rest = bytearray(rest)
+            pieces += full
+            if pieces:
+                yield self.printed(at, [piece.removesuffix(b"\r") for piece in pieces] if returns else pieces)
+        if self._rest and time.monotonic() >= self._partial_due:
+            self._partial_due = time.monotonic() + PARTIAL_SECONDS
+            yield PartialLine.of(time.time(), self.replica, bytes(self._rest))
 
-    @property
-    def rest(self) -> bytes:
-        """The output since the last newline."""
-        return bytes(self._rest)
-
-    def ended(self) -> Ended | None:
-        """Return once how it ended; None while it runs. Remaining processes of its session are killed."""
-        if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-            return None
+    def poll(self) -> bool:
+        """Return whether it has ended, and set `ended` then. Remaining processes of its session are killed."""
+        if self.ended or os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            return self.ended is not None
         self.kill()  # before it is reaped: until then its id cannot be reused
         _, status, usage = os.wait4(self.pid, 0)
-        code = os.waitstatus_to_exitcode(status)
-        self._popen.returncode = code
-        self._over = True
+        code = self._popen.returncode = os.waitstatus_to_exitcode(status)
         self._guard.forget(self.pid)
-        return Ended(
+        peak = usage.ru_maxrss * 1024
+        self.ended = Ended(
             exit_code=code if code >= 0 else 128 - code,
             cpu_seconds=usage.ru_utime + usage.ru_stime,
-            memory_bytes=max(usage.ru_maxrss * 1024 if usage.ru_maxrss > self._inherited else 0, self.peak)
-            or usage.ru_maxrss * 1024,
+            memory_bytes=max(peak if usage.ru_maxrss > self._inherited else 0, self.peak) or peak,
         )
+        return True
 
-    def close(self) -> list[bytes]:
-        """Close its pipe after its output has been read, and return its unfinished line, if any."""
+    def close(self) -> Iterator[LogLines]:
+        """Close its pipe after its output has been read, and yield its unfinished line, if any."""
         assert self._popen.stdout
         self._popen.stdout.close()
         os.close(self.exit_fd)
-        return [bytes(self._rest)] if self._rest else []
+        if self._rest:
+            yield self.printed(time.time(), [bytes(self._rest)])
 
     def terminate(self) -> None:
         """Send SIGTERM to its process group; do nothing if it has ended."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            if not self._over:
+            if self.ended is None:
                 os.killpg(self.pid, signal.SIGTERM)
 
     def kill(self) -> None:
-        """Kill every process of its session, including those in other process groups."""
-        if not self._over:
+        """Kill every process of its session, including those in other process groups; nothing if it has ended."""
+        if self.ended is None:
             sessions.kill(self.pid)
-
-    def memory(self) -> int:
-        """Return the current resident memory of its session, in bytes."""
-        total = 0
-        for pid in [] if self._over else sessions.members(self.pid):
-            with contextlib.suppress(OSError):
-                pages = pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1]
-                total += int(pages) * os.sysconf("SC_PAGE_SIZE")
-        return total
 
     def over_limit(self) -> bool:
         """Return whether its session uses more resident memory than it may."""
         limit = self.command.memory_limit
-        if limit is not None:
-            self.peak = max(self.peak, self.memory())
-        return limit is not None and self.peak > limit
+        if limit is None or self.ended:
+            return False
+        total = 0
+        for pid in sessions.members(self.pid):
+            with contextlib.suppress(OSError):
+                pages = pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1]
+                total += int(pages) * os.sysconf("SC_PAGE_SIZE")
+        self.peak = max(self.peak, total)
+        return self.peak > limit
 
 
 def _require_interpreter(command: Command) -> None:

@@ -6,7 +6,7 @@ import signal
 from collections.abc import Iterable
 
 from tfsteps.systems.local import sessions
-from tfsteps.systems.local.replica_process import ReplicaProcess
+from tfsteps.systems.local.process import ReplicaProcess
 
 NUMBER = signal.SIGRTMAX - 4
 """The signal on which `startup/sitecustomize.py` has Python print its stacks. Programs use SIGUSR1 and SIGUSR2."""
@@ -26,7 +26,7 @@ def request(running: Iterable[ReplicaProcess]) -> list[ReplicaProcess]:
 
     To a process without a handler, such as another program than Python, nothing is sent: the signal would end it.
     """
-    return [replica for replica in running if _ask(replica.process.pid)]
+    return [replica for replica in running if _ask(replica.pid)]
 
 
 def _ask(leader: int) -> bool:

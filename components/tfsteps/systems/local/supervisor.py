@@ -6,9 +6,8 @@ processes), `_Active` (what restarts them), and the outcome, which replaces `_Ac
 
 import collections
 import contextlib
-import heapq
-import itertools
 import os
+import sched
 import selectors
 import time
 import uuid
@@ -22,7 +21,6 @@ from tfsteps.runs.events import (
     TICK_SECONDS,
     Event,
     JobChanged,
-    LogLines,
     ReplicaName,
     ReplicaState,
     State,
@@ -36,9 +34,8 @@ from tfsteps.systems.local import stacks
 from tfsteps.systems.local.guard import Guard
 from tfsteps.systems.local.joins import Joins
 from tfsteps.systems.local.options import LocalOptions
-from tfsteps.systems.local.output import Collector, Source
-from tfsteps.systems.local.process import CannotStartError, Command, LocalProcess
-from tfsteps.systems.local.replica_process import UP, ReplicaProcess
+from tfsteps.systems.local.output import Collector
+from tfsteps.systems.local.process import UP, CannotStartError, Command, ReplicaProcess
 from tfsteps.systems.local.usage import UsageMeter
 from tfsteps.systems.restart_policy import RestartPolicy, restart_rules
 from tfsteps.text.failure_patterns import failure_pattern, no_restart_helps, repeatable
@@ -76,28 +73,35 @@ class LocalJob:
         self.name, self.uid, self.created = name, str(uuid.uuid4()), time.time()
         self.warnings: list[str] = []
         self._job, self._options, self._make_commands, self._attempt = job, options, commands, attempt
-        self._stop = _StopRequests()
+        self._stops = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)  # counts requests; wakes the loop
+        self._by_deadline = False  # one of them
 
     def events(self) -> Iterator[Event]:
         """Start the replicas, then yield events until all have ended."""
-        with (
-            contextlib.closing(self._stop),
-            Guard(self._attempt.replicas_ended) as guard,
-            contextlib.closing(
-                _RunningJob(self._job, self._options, self._make_commands, self._attempt, guard)
-            ) as running,
-        ):
-            running.loop.on_readable(self._stop.pipe, lambda: running.stop(self._stop))
-            outcome = yield from running.events()
-            self.warnings += filter(None, [running.warning])
-            yield msgspec.structs.replace(outcome, at=time.time())
+        try:
+            with (
+                Guard(self._attempt.replicas_ended) as guard,
+                contextlib.closing(
+                    _RunningJob(self._job, self._options, self._make_commands, self._attempt, guard)
+                ) as running,
+            ):
+                stop = lambda: running.stop(os.eventfd_read(self._stops), by_deadline=self._by_deadline)  # noqa: E731
+                running.selector.register(self._stops, selectors.EVENT_READ, stop)
+                outcome = yield from running.events()
+                self.warnings += filter(None, [running.warning])
+                yield msgspec.structs.replace(outcome, at=time.time())
+        finally:
+            stops, self._stops = self._stops, -1
+            os.close(stops)
 
     def stop(self, cause: Cause) -> None:
         """Send SIGTERM to the processes, after a deadline when they have printed their stacks; a second call kills.
 
         Safe in a signal handler.
         """
-        self._stop.request(cause)
+        self._by_deadline = self._by_deadline or cause is Cause.DEADLINE
+        if self._stops >= 0:
+            os.eventfd_write(self._stops, 1)
 
     def read_folder(self, folder: str, program: Sequence[str]) -> None:
         """Do nothing: its processes see the same folders as this one."""
@@ -106,72 +110,13 @@ class LocalJob:
         """Do nothing: ended processes leave nothing behind."""
 
 
-class _StopRequests:
-    """Wakes the loop of a job from a signal handler.
-
-    Attributes:
-        pipe: Is readable while a request was not taken.
-        count: Number of requests.
-        deadline: Whether one came from a deadline.
-    """
-
-    def __init__(self) -> None:
-        """Begin without a request."""
-        self.count, self.deadline = 0, False
-        self.pipe, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-
-    def request(self, cause: Cause) -> None:
-        """Count a request; do nothing else after `close`. Safe in a signal handler."""
-        self.count += 1
-        self.deadline = self.deadline or cause is Cause.DEADLINE
-        if self._write >= 0:
-            os.write(self._write, b"!")
-
-    def close(self) -> None:
-        """Close the pipe."""
-        os.close(self.pipe)
-        write, self._write = self._write, -1
-        os.close(write)
-
-
-class _Loop:
-    """Calls what is due: for file descriptors that are readable, and for timers."""
-
-    def __init__(self) -> None:
-        """Begin with nothing to wait for."""
-        self._selector = selectors.DefaultSelector()
-        self._timers: list[tuple[float, int, Callable[[], object]]] = []
-        self._order = itertools.count()
-
-    def on_readable(self, file: int, action: Callable[[], object]) -> None:
-        """Call `action` whenever a file descriptor is readable."""
-        self._selector.register(file, selectors.EVENT_READ, action)
-
-    def forget(self, file: int) -> None:
-        """Wait for a file descriptor no longer."""
-        self._selector.unregister(file)
-
-    def after(self, seconds: float, action: Callable[[], object]) -> None:
-        """Call `action` once, later."""
-        heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._order), action))
-
-    def step(self) -> None:
-        """Wait for something to be due, and handle it. There is a timer."""
-        for key, _ in self._selector.select(max(0.0, self._timers[0][0] - time.monotonic())):
-            key.data()
-        while self._timers and self._timers[0][0] <= time.monotonic():
-            heapq.heappop(self._timers)[2]()
-
-    def close(self) -> None:
-        """Wait for nothing any more."""
-        self._selector.close()
-
-
 class _RunningJob:
     """The processes of a job, from their start until `close`.
 
     Attributes:
-        loop: Calls its methods.
+        queue: Events that have not been yielded.
+        selector: Its data are functions, which are called when their file descriptors are readable.
+        timers: Functions that are called later.
         commands: The commands of the replicas, with their present ports.
         latest: The last process of each replica that was started.
         phase: Restarts replicas; or the outcome, when it is decided: the other replicas are ending.
@@ -190,15 +135,16 @@ class _RunningJob:
         self.job, self.warning = job, ""
         self._options, self._make_commands, self._guard = options, commands, guard
         self.commands = commands()
-        self.loop = _Loop()
+        self.queue: collections.deque[Event] = collections.deque()
+        self.selector, self.timers = selectors.DefaultSelector(), sched.scheduler(time.monotonic)
         self.latest: dict[ReplicaName, ReplicaProcess] = {}
         self._running: dict[ReplicaName, ReplicaProcess] = {}
-        self._queue: collections.deque[Event] = collections.deque()
         self._last_state = (State.UNKNOWN, "", "")
+        self._stops = 0  # requests to stop
         self._joins, self._usage = Joins(job, options), UsageMeter(job)
         self.phase: _Active | JobChanged = _Active(self)
         self._collector: Collector[ReplicaProcess] = Collector(attempt.folder, len(self.commands))
-        self.loop.on_readable(self._collector.ready, self._on_output)
+        self.selector.register(self._collector.ready, selectors.EVENT_READ, self._on_output)
 
     @property
     def running(self) -> list[ReplicaProcess]:
@@ -209,61 +155,59 @@ class _RunningJob:
         """Start the replicas, yield events until all have ended, and return the outcome."""
         self.tell(State.PENDING)
         self.spawn(replicas_of(self.job.roles.items()))
-        self.loop.after(0, self._tick)
-        self.loop.after(0, self._watch_starts)
-        self.loop.after(_MEMORY_SECONDS, self._watch_memory)
-        while not isinstance(outcome := self.phase, JobChanged) or self._running:
-            while self._queue:
-                yield self._queue.popleft()
-            self.loop.step()
-        while self._queue:
-            yield self._queue.popleft()
+        for watch in (self._tick, self._watch_starts, self._watch_memory):
+            self.timers.enter(0, 0, watch)
+        while not isinstance(outcome := self.phase, JobChanged) or self._running or self.queue:
+            while self.queue:
+                yield self.queue.popleft()
+            wait = self.timers.run(blocking=False)
+            for key, _ in self.selector.select(0 if self.queue else wait):
+                key.data()
         return outcome
 
-    def stop(self, requests: _StopRequests) -> None:
-        """End the processes on request: after a deadline they print their stacks first; a second request kills."""
-        os.read(requests.pipe, 1024)
+    def stop(self, requests: int, *, by_deadline: bool) -> None:
+        """End the processes: after a deadline they print their stacks first; more requests than one kill."""
+        self._stops += requests
         if not (isinstance(self.phase, JobChanged) and self.phase.state is State.FAILED):
             self.phase = JobChanged(at=0, state=State.CANCELLED, reason="Stopped")
-        asked = stacks.request(self.running) if requests.deadline and requests.count == 1 else []
-        for replica in asked:
-            self._lines(replica, time.time(), [STACK.encode()])
-        self.loop.after(stacks.SECONDS if asked else 0, lambda: self.end(self.running))
-        for replica in self.running if requests.count > 1 else ():  # both signals may have come before this call
-            replica.process.kill()
+        asked = stacks.request(self.running) if by_deadline and self._stops == 1 else []
+        self.queue.extend(replica.printed(time.time(), [STACK.encode()]) for replica in asked)
+        self.timers.enter(stacks.SECONDS if asked else 0, 0, lambda: self.end(self.running))
+        for replica in self.running if self._stops > 1 else ():  # both signals may have come before this call
+            replica.kill()
 
     def close(self) -> None:
         """Leave no process, pipe or file descriptor, however the loop ended."""
         for replica in self.running:
-            replica.process.kill()
-            while replica.ended is None and replica.process.ended() is None:
+            replica.kill()
+            while not replica.poll():
                 time.sleep(0.001)
         self._collector.close()
         for replica in self.running:
-            replica.process.close()
-        self.loop.close()
+            collections.deque(replica.close(), maxlen=0)
+        self.selector.close()
 
     # --- what is due
 
     def _tick(self) -> None:
-        self._queue.append(Tick(time.time()))
-        self._queue.extend(self._usage.look(self.running))
+        self.queue.append(Tick(time.time()))
+        self.queue.extend(self._usage.look(self.running))
         self._joins.look(self.running, self.commands)
-        self.loop.after(TICK_SECONDS, self._tick)
+        self.timers.enter(TICK_SECONDS, 0, self._tick)
 
     def _watch_starts(self) -> None:
         """Check for started replicas; often at first, when they are expected."""
         waiting = [replica for replica in self.running if replica.state is ReplicaState.PENDING]
         if waiting:
             self._see_starts()
-        age = max((time.time() - replica.process.started for replica in waiting), default=0.0)
-        self.loop.after(0.1 if age < 60 else 1.0, self._watch_starts)
+        age = max((time.time() - replica.started for replica in waiting), default=0.0)
+        self.timers.enter(0.1 if age < 60 else 1.0, 0, self._watch_starts)
 
     def _see_starts(self) -> None:
         """Report which replicas have joined the others, and that the job runs once all processes run."""
         waiting = [replica for replica in self.running if replica.state is ReplicaState.PENDING]
         for replica in self._joins.started(waiting, self.commands):
-            self.report(replica, ReplicaState.RUNNING)
+            self.queue.append(replica.changed(ReplicaState.RUNNING))
         up = all(replica.state in (*UP, ReplicaState.SUCCEEDED) for replica in self.latest.values())
         if isinstance(self.phase, _Active) and up:
             missing = self._joins.missing(self.running)
@@ -271,11 +215,11 @@ class _RunningJob:
 
     def _watch_memory(self) -> None:
         for replica in self.running:
-            if replica.process.over_limit():
+            if replica.over_limit():
                 replica.reason = "OOMKilled"
-                replica.process.kill()
+                replica.kill()
         if any(command.memory_limit for command in self.commands.values()):
-            self.loop.after(_MEMORY_SECONDS, self._watch_memory)
+            self.timers.enter(_MEMORY_SECONDS, 0, self._watch_memory)
 
     def _on_output(self) -> None:
         for _ in range(_BLOCKS):
@@ -284,34 +228,32 @@ class _RunningJob:
                 return
             replica, at, data = taken
             if data:
-                self._lines(replica, at, replica.process.lines(data))
-                self._queue.extend(replica.partial_lines())
+                self.queue.extend(replica.read(at, data))
             else:
                 replica.output_read = True
                 self._conclude(replica)
 
-    def _on_exit(self, replica: ReplicaProcess, output: Source[ReplicaProcess]) -> None:
-        if ended := replica.process.ended():
-            self.loop.forget(replica.process.exit_fd)
-            replica.ended = ended
+    def _on_exit(self, replica: ReplicaProcess) -> None:
+        if replica.poll():
+            self.selector.unregister(replica.exit_fd)
             if not replica.output_read:
-                self._collector.finish(output)
+                self._collector.finish(replica)
             self._conclude(replica)
 
     def _conclude(self, replica: ReplicaProcess) -> None:
         """Handle the end of a process after its whole output has been read."""
-        process, ended = replica.process, replica.ended
+        ended = replica.ended
         if ended is None or not replica.output_read:
             return
         del self._running[replica.replica]
-        self._lines(replica, time.time(), process.close())
-        young = time.time() - process.started < 60
+        self.queue.extend(replica.close())
+        young = time.time() - replica.started < 60
         replica.reason = replica.reason or failure_pattern(
-            ended.exit_code, replica.tail.lines(), has_port=bool(process.command.port) and young
+            ended.exit_code, replica.tail.lines(), has_port=bool(replica.command.port) and young
         )
         failed = ReplicaState.STOPPED if replica.stop_asked else ReplicaState.FAILED
-        self.report(replica, failed if ended.exit_code else ReplicaState.SUCCEEDED)
-        self._queue.extend(self._usage.end(str(replica.replica), ended.memory_bytes))
+        self.queue.append(replica.changed(failed if ended.exit_code else ReplicaState.SUCCEEDED))
+        self.queue.extend(self._usage.end(str(replica.replica), ended.memory_bytes))
         if isinstance(self.phase, _Active):
             self.phase.ended(replica, ended.exit_code)
         succeeded = isinstance(self.phase, JobChanged) and self.phase.state is State.SUCCEEDED
@@ -327,15 +269,15 @@ class _RunningJob:
             self.commands = self._make_commands()
         for replica in replicas:
             try:
-                process = LocalProcess(self.commands[replica], self._guard)
+                number = self.latest[replica].number + 1 if replica in self.latest else 0
+                process = ReplicaProcess(self.commands[replica], number, self._guard)
             except CannotStartError as error:
                 self.fail("StartFailed" if error.passing else "CannotStart", str(error), replica)
                 return
-            number = self.latest[replica].number + 1 if replica in self.latest else 0
-            started = self.latest[replica] = self._running[replica] = ReplicaProcess(replica, number, process)
-            output = self._collector.add(started, process.out_fd)
-            self.loop.on_readable(process.exit_fd, partial(self._on_exit, started, output))
-            self.report(started, ReplicaState.PENDING)
+            self.latest[replica] = self._running[replica] = process
+            self._collector.add(process, process.out_fd)
+            self.selector.register(process.exit_fd, selectors.EVENT_READ, partial(self._on_exit, process))
+            self.queue.append(process.changed(ReplicaState.PENDING))
         self._see_starts()
 
     def end(self, replicas: Iterable[ReplicaProcess]) -> None:
@@ -343,8 +285,8 @@ class _RunningJob:
         for replica in replicas:
             if not replica.stop_asked:
                 replica.stop_asked = True
-                replica.process.terminate()
-                self.loop.after(self._options.grace, replica.process.kill)
+                replica.terminate()
+                self.timers.enter(self._options.grace, 0, replica.kill)
 
     def succeed(self) -> None:
         """Wait for the other replicas to end; parameter servers never end by themselves and are stopped earlier."""
@@ -352,7 +294,7 @@ class _RunningJob:
         self.warning = self._joins.apart
         if self.job.effective_strategy == "parameter_server":
             self.end(replica for replica in self.running if replica.replica.role in ("ps", "worker"))
-        self.loop.after(self._options.finish, lambda: self.end(self.running))
+        self.timers.enter(self._options.finish, 0, lambda: self.end(self.running))
 
     def fail(self, reason: str, message: str, replica: ReplicaName) -> None:
         """End all replicas: the job has failed because of one."""
@@ -362,18 +304,8 @@ class _RunningJob:
     def tell(self, state: State, reason: str = "", message: str = "") -> None:
         """Report the state of the job if it has changed."""
         if (state, reason, message) != self._last_state:
-            self._queue.append(JobChanged(at=time.time(), state=state, reason=reason, message=message))
+            self.queue.append(JobChanged(at=time.time(), state=state, reason=reason, message=message))
         self._last_state = state, reason, message
-
-    def report(self, replica: ReplicaProcess, state: ReplicaState) -> None:
-        """Report the state of a replica."""
-        replica.state = state
-        self._queue.append(replica.change())
-
-    def _lines(self, replica: ReplicaProcess, at: float, texts: list[bytes]) -> None:
-        if texts:
-            replica.tail.add(texts)
-            self._queue.append(LogLines(at, replica.replica, texts, incarnation=replica.number))
 
 
 class _Restart(NamedTuple):
@@ -407,7 +339,7 @@ class _Active:
             elif exit_code and replica.reason == "PeerLost" and any(peer not in judged for peer in peers):
                 self._deferred.append((replica, exit_code))
                 decide = partial(self._decide_deferred, time.monotonic() + _ENDING_SECONDS)
-                self._job.loop.after(_SETTLE_SECONDS, decide)
+                self._job.timers.enter(_SETTLE_SECONDS, 0, decide)
             else:
                 self._deferred.clear()
                 self._decide(replica, exit_code)
@@ -418,7 +350,7 @@ class _Active:
             return
         if time.monotonic() < until and any(raised(other.tail.lines()).exception for other in self._job.running):
             # a peer has failed, and is ending
-            self._job.loop.after(_SETTLE_SECONDS, partial(self._decide_deferred, until))
+            self._job.timers.enter(_SETTLE_SECONDS, 0, partial(self._decide_deferred, until))
         else:
             first = self._deferred[0]
             self._deferred.clear()
@@ -456,8 +388,8 @@ class _Active:
         self._restarts = [restart for restart in self._restarts if restart not in ready]
         for restart in ready:
             for replica in sorted(restart.replicas):
-                self._job.report(self._job.latest[replica], ReplicaState.RESTARTING)
-            self._job.loop.after(restart.delay, partial(self._start_again, restart))
+                self._job.queue.append(self._job.latest[replica].changed(ReplicaState.RESTARTING))
+            self._job.timers.enter(restart.delay, 0, partial(self._start_again, restart))
 
     def _start_again(self, restart: _Restart) -> None:
         if self._job.phase is self:

@@ -11,7 +11,7 @@ from tfsteps.runs.events import UsageSampled
 from tfsteps.runs.usage import Sample
 from tfsteps.spec import TrainingJob
 from tfsteps.systems.local.gpus import GpuMeter
-from tfsteps.systems.local.replica_process import ReplicaProcess
+from tfsteps.systems.local.process import ReplicaProcess
 from tfsteps.systems.usage_interval import usage_interval
 
 SECONDS = 5.0
@@ -63,7 +63,7 @@ class UsageMeter:
     def sample(self, running: Iterable[ReplicaProcess]) -> list[Sample]:
         """Return what each replica used since the last sample, or since its start; without those that have ended."""
         now, running = time.monotonic(), list(running)
-        processes = {replica.process.pid: (str(replica.replica), replica.process.started) for replica in running}
+        processes = {replica.pid: (str(replica.replica), replica.started) for replica in running}
         readings = _sessions(processes) if processes else {}
         gpus = self._gpus.sessions(processes) if self._gpus else {}
         at = time.time()
@@ -84,7 +84,7 @@ class UsageMeter:
                         gpu_memory=gpus[pid].memory if pid in gpus else None,
                     )
                 )
-        for process in (replica.process for replica in running):
+        for process in running:
             if process.pid in readings:
                 process.peak = max(process.peak, readings[process.pid].memory)
         self._last = {pid: (now, reading.cpu) for pid, reading in readings.items()}
@@ -97,12 +97,9 @@ def _sessions(leaders: Mapping[int, object]) -> dict[int, _Reading]:
     for name in os.listdir("/proc"):  # noqa: PTH208  four times as fast as pathlib
         with contextlib.suppress(OSError, ValueError):  # it has ended meanwhile, or is not a process
             if (leader := os.getsid(int(name))) in leaders:
-                reading, total = _process(name), sums.get(leader, _Reading())
-                sums[leader] = _Reading(total.cpu + reading.cpu, total.memory + reading.memory)
+                with open(f"/proc/{name}/stat", "rb", buffering=0) as file:  # noqa: PTH123
+                    fields = file.read(4096).rpartition(b")")[2].split()  # the name before may contain anything
+                total = sums.get(leader, _Reading())
+                cpu = total.cpu + sum(map(int, fields[11:15])) / _TICKS
+                sums[leader] = _Reading(cpu, total.memory + int(fields[21]) * _PAGE)
     return sums
-
-
-def _process(pid: str) -> _Reading:
-    with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:  # noqa: PTH123
-        fields = file.read(4096).rpartition(b")")[2].split()  # the name before may contain anything
-    return _Reading(sum(map(int, fields[11:15])) / _TICKS, int(fields[21]) * _PAGE)

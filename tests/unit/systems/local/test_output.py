@@ -57,9 +57,9 @@ def test_each_source_has_its_own_bytes_and_its_end(collector):
 
 def test_nothing_waits_for_one_that_holds_the_pipe_of_an_ended_process_open(collector):
     read, write = os.pipe()
-    source = collector.add("a", read)
+    collector.add("a", read)
     os.write(write, b"last")
-    collector.finish(source)
+    collector.finish("a")
     assert taken(collector) == ("a", b"last")
     os.close(write)
 

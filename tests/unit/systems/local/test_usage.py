@@ -38,8 +38,7 @@ def replicas(tmp_path):
         started.append(process)
         until(lambda: len(list(tmp_path.glob(f"done-{index}-*"))) == 2)  # both are done
         return types.SimpleNamespace(
-            replica=ReplicaName("worker", index),
-            process=types.SimpleNamespace(pid=process.pid, started=time.time() - 10, peak=0),
+            replica=ReplicaName("worker", index), pid=process.pid, started=time.time() - 10, peak=0
         )
 
     yield start
@@ -73,7 +72,9 @@ def test_children_that_have_ended_count(monkeypatch, tmp_path):
             until((tmp_path / "done").exists)
             slot = types.SimpleNamespace(
                 replica=ReplicaName("worker", 0),
-                process=types.SimpleNamespace(pid=process.pid, started=time.time() - 10, peak=0),
+                pid=process.pid,
+                started=time.time() - 10,
+                peak=0,
             )
             read = samples(UsageMeter(JOB), [slot])["worker-0"]
         finally:
@@ -110,15 +111,11 @@ def test_a_restarted_replica_begins_at_zero(monkeypatch, replicas):
 def test_nothing_is_read_before_it_is_due(monkeypatch, interval):
     monkeypatch.setenv("TFSTEPS_USAGE_INTERVAL", interval)
     monkeypatch.setattr(usage, "_sessions", lambda _leaders: pytest.fail("read"))
-    slot = types.SimpleNamespace(
-        replica=ReplicaName("worker", 0), process=types.SimpleNamespace(pid=os.getpid(), started=0.0, peak=0)
-    )
+    slot = types.SimpleNamespace(replica=ReplicaName("worker", 0), pid=os.getpid(), started=0.0, peak=0)
     assert list(UsageMeter(JOB).look([slot])) == []
 
 
 def test_replicas_that_do_not_run_have_no_sample(monkeypatch):
     monkeypatch.setattr(usage, "_FIRST_SECONDS", 0.0)
-    ended = types.SimpleNamespace(
-        replica=ReplicaName("worker", 0), process=types.SimpleNamespace(pid=2**22 + 1, started=time.time())
-    )
+    ended = types.SimpleNamespace(replica=ReplicaName("worker", 0), pid=2**22 + 1, started=time.time())
     assert list(UsageMeter(JOB).look([ended])) == []
