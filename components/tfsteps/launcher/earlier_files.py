@@ -12,7 +12,7 @@ from tfsteps.runs.status import Status
 from tfsteps.runs.store import AttemptFolder
 from tfsteps.spec import TrainingJob, is_uri
 from tfsteps.systems.base import Handle
-from tfsteps.tensorboard.event_files import event_files
+from tfsteps.tensorboard.event_files import FilePath, event_files
 from tfsteps.tensorboard.event_origin import UNKNOWN, EventOrigin
 
 _CLOCKS_SECONDS = 30.0  # by which the clocks of the nodes and of the API server may differ
@@ -35,9 +35,21 @@ class EarlierFiles(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, status: Status, job: TrainingJob) -> "EarlierFiles":
         """Look into the folders of an attempt that is about to be started, as far as this process sees them."""
-        events = None
+        events, logs, attempt = None, status.logs, status.identity.attempt
         with contextlib.suppress(OSError):  # then it is not known
-            events = _events_before(status, job)
+            files: list[FilePath] | None = None
+            failed: list[OSError] = []
+            if _seen(logs, here=status.on_this_machine):
+                files = list(event_files(logs, failed.append))
+            elif is_uri(logs) and status.location != Location.KUBERNETES and (job.outputs.metrics or job.tensorboard):
+                # on a cluster, a pod with the job's credentials reads it
+                from tfsteps.tensorboard.object_store import files_below  # noqa: PLC0415  most jobs have none
+
+                files = list(files_below(logs))
+            if files is not None and all(isinstance(error, FileNotFoundError) for error in failed):
+                last = msgspec.structs.replace(status.identity, attempt=attempt - 1)
+                earlier = AttemptFolder.of(last).event_origin if files and attempt else None
+                events = {file.shown: earlier.attempt_of(file) if earlier else UNKNOWN for file in files}
         return cls(events, written(status.model, here=status.on_this_machine))
 
 
@@ -75,26 +87,6 @@ def written(folder: str, *, here: bool = False) -> Written | None:
     except OSError:
         return None
     return None if any(not isinstance(error, FileNotFoundError) for error in failed) else files
-
-
-def _events_before(status: Status, job: TrainingJob) -> Mapping[str, int] | None:
-    identity, logs = status.identity, status.logs
-    if is_uri(logs):
-        if status.location == Location.KUBERNETES or not (job.outputs.metrics or job.tensorboard):
-            return None  # there a pod with the job's credentials reads it
-        from tfsteps.tensorboard.object_store import files_below  # noqa: PLC0415  most jobs have none
-
-        found = list(files_below(logs))
-    elif _seen(logs, here=status.on_this_machine):
-        failed: list[OSError] = []
-        found = list(event_files(logs, failed.append))
-        if any(not isinstance(error, FileNotFoundError) for error in failed):
-            return None
-    else:
-        return None
-    last = msgspec.structs.replace(identity, attempt=identity.attempt - 1)
-    earlier = AttemptFolder.of(last).event_origin if found and identity.attempt else None
-    return {file.shown: earlier.attempt_of(file) if earlier else UNKNOWN for file in found}
 
 
 def _seen(folder: str, *, here: bool) -> bool:

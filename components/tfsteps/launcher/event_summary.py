@@ -91,41 +91,36 @@ def set_outputs(status: Status, job: TrainingJob, handle: Handle, origin: EventO
         ).notes
         status.warnings += dict.fromkeys(status.metric_notes.values())
     elif not elsewhere or tags or job.tensorboard:
+        # read where it is seen: by this process, or by a pod with the job's credentials
+        model = "" if is_uri(status.model) else status.model
+        about = json.dumps(msgspec.to_builtins(origin))
+        program = ["-m", "tfsteps.launcher.event_summary", logs, json.dumps(tags), about, model]
         try:
-            summary = _summary(status, tags, handle, origin, elsewhere=elsewhere)
+            plain = handle.read_folder(logs, program) if elsewhere else None
+            # The steps of a pipeline have the metrics that they name: on a cluster, where it runs next, none are
+            # recorded.
+            recorded = not status.identity.pipeline
+            summary = (
+                EventSummary.of(logs, tags, origin, model, recorded=recorded)
+                if plain is None
+                else msgspec.convert(plain, EventSummary)
+            )
         except (LaunchError, msgspec.ValidationError) as error:
             why = f"the event files at {logs} could not be read: {error}"
             summary = EventSummary(
                 metrics={}, notes=metrics.none_of(tags, why).notes, charts=curves.Charts(trouble=[why])
             )
         model_written = summary.model_written
-        _set(status, summary)
+        status.metrics, status.metric_notes = summary.metrics, summary.notes
+        notes = list(dict.fromkeys(summary.notes.values()))
+        more = [text for text in summary.charts.trouble if not any(text in note for note in notes)]
+        lack = "Curves of the report are not whole" if summary.charts.charts else "The report has no curves"
+        status.warnings += [*notes, *(f"{lack}: {text}." for text in more)]
+        try:
+            curves.save(summary.charts, AttemptFolder.of(status.identity).curves)
+        except OSError as error:
+            status.warnings.append(f"The curves could not be kept: {error}.")
     _judge_model(status, job, origin, before, model_written)
-
-
-def _summary(
-    status: Status, tags: Mapping[str, str], handle: Handle, origin: EventOrigin, *, elsewhere: bool
-) -> EventSummary:
-    model = "" if is_uri(status.model) else status.model
-    about = json.dumps(msgspec.to_builtins(origin))
-    program = ["-m", "tfsteps.launcher.event_summary", status.logs, json.dumps(tags), about, model]
-    plain = handle.read_folder(status.logs, program) if elsewhere else None
-    if plain is not None:
-        return msgspec.convert(plain, EventSummary)
-    # The steps of a pipeline have the metrics that they name: on a cluster, where it runs next, none are recorded.
-    return EventSummary.of(status.logs, tags, origin, model, recorded=not status.identity.pipeline)
-
-
-def _set(status: Status, summary: EventSummary) -> None:
-    status.metrics, status.metric_notes = summary.metrics, summary.notes
-    notes = list(dict.fromkeys(summary.notes.values()))
-    more = [text for text in summary.charts.trouble if not any(text in note for note in notes)]
-    lack = "Curves of the report are not whole" if summary.charts.charts else "The report has no curves"
-    status.warnings += [*notes, *(f"{lack}: {text}." for text in more)]
-    try:
-        curves.save(summary.charts, AttemptFolder.of(status.identity).curves)
-    except OSError as error:
-        status.warnings.append(f"The curves could not be kept: {error}.")
 
 
 def _judge_model(

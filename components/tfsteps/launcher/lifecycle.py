@@ -9,15 +9,13 @@ import os
 import pathlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from types import ModuleType
 
 import msgspec
 
 from tfsteps.launcher.deadlines import Clock, Exceeded
 from tfsteps.launcher.earlier_files import EarlierFiles, origin_of
 from tfsteps.launcher.failure import LastLines, failure_summary
-from tfsteps.launcher.log_limit import log_limit
-from tfsteps.launcher.log_writer import LogWriter
+from tfsteps.launcher.log_writer import LogWriter, log_limit
 from tfsteps.launcher.notify.notifier import Notifier, webhook_problems
 from tfsteps.launcher.recorder import Observer, Recorder
 from tfsteps.launcher.records import RecordKeeper
@@ -182,35 +180,50 @@ def _followed(
     leaves: bool = False,
 ) -> Status:
     """Follow the job that `start` returns to its end, write all records, and return its final status."""
-    stop = StopRequests(system, AttemptFolder.of(first.identity))
+    attempt = AttemptFolder.of(first.identity)
+    stop = StopRequests(system, attempt)
     notifier = Notifier(job)
     first.warnings += notifier.warnings
+    try:
+        lock = attempt.claim()
+        with open_private(attempt.folder / "job.json", "wb") as file:
+            file.write(msgspec.json.encode(job))
+        logbook = LogWriter(attempt.log, log_limit()[0])
+    except BlockingIOError as error:
+        raise LaunchError(f"another launcher is running this task: {attempt.folder}", retryable=False) from error
+    except OSError as error:
+        raise LaunchError(f"the run folder cannot be used: {error}; set TFSTEPS_HOME", retryable=True) from error
     # handle signals before the first status, which names the process to signal, and until all records are written
-    deliveries = notifier.delivering(stop.notify_seconds, first.warnings)
-    with (
-        _claimed(first.identity, job) as (attempt, logbook),
-        on_termination(stop.request, stop.signals, leaves=leaves),
-        deliveries,
-    ):
-        recorder = Recorder(first, attempt, logbook, [*observers, notifier])
-        records = RecordKeeper(attempt)
-        code = _code(job, first)
+    with lock, contextlib.closing(logbook), on_termination(stop.request, stop.signals, leaves=leaves):
         try:
-            handle = start()
-        except StoppedError as error:
-            recorder.end(JobChanged(at=time.time(), state=State.CANCELLED, reason="Stopped", message=str(error)))
-        else:
-            stop.attach(handle)
-            with _created(), _left(recorder):
-                _run(job, handle, recorder, stop, before=before, records=records, code=code)
-        try:
-            _load_report().write(attempt)
-        except Exception as error:  # noqa: BLE001  the report shows the verdict, and must not change it
-            why = error if isinstance(error, OSError) else unexpected(error)
-            recorder.status.warnings.append(f"The report could not be written: {why}")
-        if problem := records.end():
-            recorder.status.warnings.append(problem)
-    return recorder.status
+            recorder = Recorder(first, attempt, logbook, [*observers, notifier])
+            records = RecordKeeper(attempt)
+            code = _code(job, first)
+            try:
+                handle = start()
+            except StoppedError as error:
+                recorder.end(JobChanged(at=time.time(), state=State.CANCELLED, reason="Stopped", message=str(error)))
+            else:
+                stop.attach(handle)
+                try:
+                    with _created():
+                        _run(job, handle, recorder, stop, before=before, records=records, code=code)
+                except KeyboardInterrupt:  # it leaves the job running
+                    if not first.state.terminal:
+                        first.detached = True
+                        recorder.save()
+                    raise
+            try:
+                from tfsteps import report  # noqa: PLC0415  keeps a waiting launcher small
+
+                report.write(attempt)
+            except Exception as error:  # noqa: BLE001  the report shows the verdict, and must not change it
+                why = error if isinstance(error, OSError) else unexpected(error)
+                first.warnings.append(f"The report could not be written: {why}")
+            first.warnings += filter(None, [records.end()])
+        finally:
+            first.warnings += notifier.close(stop.notify_seconds)
+    return first
 
 
 @contextlib.contextmanager
@@ -229,36 +242,7 @@ def _created() -> Iterator[None]:
         raise failed from error
 
 
-@contextlib.contextmanager
-def _left(recorder: Recorder) -> Iterator[None]:
-    """Record a job that a KeyboardInterrupt leaves running, unless it has ended."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        if not recorder.status.state.terminal:
-            recorder.status.detached = True
-            recorder.save()
-        raise
-
-
 # --- create
-
-
-@contextlib.contextmanager
-def _claimed(identity: Identity, job: TrainingJob) -> Iterator[tuple[AttemptFolder, LogWriter]]:
-    """Create the attempt's folder and lock it for the length of the block."""
-    try:
-        attempt = AttemptFolder.of(identity)
-        lock = attempt.claim()
-        with open_private(attempt.folder / "job.json", "wb") as file:
-            file.write(msgspec.json.encode(job))
-        logbook = LogWriter(attempt.log, log_limit()[0])
-    except BlockingIOError as error:
-        raise LaunchError(f"another launcher is running this task: {attempt.folder}", retryable=False) from error
-    except OSError as error:
-        raise LaunchError(f"the run folder cannot be used: {error}; set TFSTEPS_HOME", retryable=True) from error
-    with lock, contextlib.closing(logbook):
-        yield attempt, logbook
 
 
 def first_status(
@@ -378,7 +362,7 @@ def _follow(
             clock.apply(event)
             recorder.apply(event)
             if isinstance(event, ReplicaChanged) and event.state in _ENDED:
-                _load_report()  # now, while the job system reaches its verdict: later the user would wait
+                from tfsteps import report  # noqa: F401, PLC0415  now: after the verdict the user would wait
             if not isinstance(event, Tick):
                 continue
             recorder.set_tensorboard(handle.tensorboard_url)
@@ -403,9 +387,3 @@ def _passed(clock: Clock, tick: Tick, handle: Handle, recorder: Recorder) -> Exc
     recorder.status.waiting = [replica.name for replica in replicas if replica.state is ReplicaState.PENDING]
     quiet = silence(recorder.status, recorder.last_outputs, time.time(), passed.limit)
     return msgspec.structs.replace(passed, silence=quiet)
-
-
-def _load_report() -> ModuleType:
-    from tfsteps import report  # noqa: PLC0415  keeps a waiting launcher small
-
-    return report

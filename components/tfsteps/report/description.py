@@ -1,7 +1,7 @@
 """The job description in a report, without secrets: reports are shared."""
 
+import contextlib
 import pathlib
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -43,11 +43,14 @@ class Description(msgspec.Struct, frozen=True):
             plain = msgspec.json.decode(raw, type=dict[str, Any])
         except NOT_READABLE:
             return cls(problem="job.json is damaged.")  # its text may hold secrets
-        try:
+        job = None
+        with contextlib.suppress(*NOT_READABLE):  # of another version, perhaps
             job = msgspec.json.decode(raw, type=TrainingJob)
-        except NOT_READABLE:  # of another version, perhaps
-            return cls(text=_yaml(plain))
-        return cls(_yaml(notation.to_plain(job)), job.name, job.effective_strategy, tuple(job.outputs.metrics.values()))
+        masked = masked_job(notation.to_plain(job) if job else plain)
+        text = yaml.safe_dump(masked, sort_keys=False, allow_unicode=True, width=100)
+        if job is None:
+            return cls(text=text)
+        return cls(text, job.name, job.effective_strategy, tuple(job.outputs.metrics.values()))
 
     def shown(self) -> Html:
         """Return the description as a part of a page."""
@@ -57,8 +60,3 @@ class Description(msgspec.Struct, frozen=True):
         return tag(
             "div", tag("pre", self.text[:_LONGEST], tabindex=0, role="region", aria_label="Job description"), cut
         )
-
-
-def _yaml(job: Mapping[str, Any]) -> str:
-    text: str = yaml.safe_dump(masked_job(job), sort_keys=False, allow_unicode=True, width=100)
-    return text

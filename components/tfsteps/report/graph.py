@@ -207,12 +207,17 @@ def _drawing(groups: Sequence[Group], edges: Sequence[Html], decisive_replica: s
         markerUnits="userSpaceOnUse",
         orient="auto",
     )
+    titles = []
+    for group in groups:
+        below = bool(group.nodes) and group.nodes[0].y - group.y < _PAD + 1
+        y = group.y + group.height - 14 if below else group.y + 24
+        titles.append(tag("text", group.title, x=group.x + _PAD, y=y, class_="title"))
     svg = tag(
         "svg",
         tag("defs", arrow),
         *[tag("rect", x=g.x, y=g.y, width=g.width, height=g.height, rx=14, class_="frame") for g in groups],
         *edges,
-        *[_title(group) for group in groups],
+        *titles,
         *[_node(node, decisive_replica, blamed) for group in groups for node in group.nodes],
         viewBox=f"-2 {number(top)} {number(width)} {number(height)}",
         style=f"max-width:{number(width)}px;min-width:{number(0.62 * width)}px",
@@ -224,12 +229,6 @@ def _drawing(groups: Sequence[Group], edges: Sequence[Html], decisive_replica: s
     return tag("div", svg, tag("p", note, class_="note"), class_="graph")
 
 
-def _title(group: Group) -> Html:
-    below = bool(group.nodes) and group.nodes[0].y - group.y < _PAD + 1
-    y = group.y + group.height - 14 if below else group.y + 24
-    return tag("text", group.title, x=group.x + _PAD, y=y, class_="title")
-
-
 def _node(node: ReplicaBox, decisive_replica: str, blamed: str) -> Html:
     replica = node.replica
     size = 16 if node.width > 120 else 14
@@ -237,13 +236,15 @@ def _node(node: ReplicaBox, decisive_replica: str, blamed: str) -> Html:
     decides = replica.name == decisive_replica
     description = f"{replica.name}: {outcome(replica)}." + (" It decides how the job ends." if decides else "")
     kind = " blamed" if replica.name == blamed else ""
+    code = replica.incarnations[-1].exit_code if replica.incarnations else None
+    state = f"failed, exit {code}" if replica.state == "failed" and code is not None else replica.state.value
     return tag(
         "a",
         tag("title", f"{description} Click to open the log."),
         tag("rect", x=node.x, y=node.y, width=node.width, height=node.height, rx=10),
         icon(replica.state, x=node.x + 10, y=node.centre - size / 2, width=size, height=size),
         tag("text", replica.name, x=text, y=node.centre - 4, class_="name"),
-        tag("text", "failed first" if kind else _short(replica), x=text, y=node.centre + 12, class_="state"),
+        tag("text", "failed first" if kind else state, x=text, y=node.centre + 12, class_="state"),
         tag("circle", cx=node.x + node.width - 12, cy=node.y + node.height - 12, r=3.5, class_="decides")
         if decides
         else None,
@@ -251,11 +252,3 @@ def _node(node: ReplicaBox, decisive_replica: str, blamed: str) -> Html:
         class_=f"node is-{replica.state}{kind}",
         aria_label=f"{description} Open the log.",
     )
-
-
-def _short(replica: ReplicaStatus) -> str:
-    """Return the state, with the exit code of a failed replica, in at most 16 characters."""
-    code = replica.incarnations[-1].exit_code if replica.incarnations else None
-    if replica.state == "failed" and code is not None:
-        return f"failed, exit {code}"
-    return replica.state.value

@@ -32,7 +32,13 @@ def tag(name: str, /, *children: Child, **attributes: Attribute) -> Html:
         children: Markup, or text, which is escaped; None is left out.
         attributes: `class_` means `class`, `data_x` means `data-x`; True = without a value; None and False = left out.
     """
-    head = f"<{name}" + "".join(_attribute(key, value) for key, value in attributes.items())
+    head = f"<{name}"
+    for key, value in attributes.items():
+        if value is None or value is False:
+            continue
+        head += f" {key.rstrip('_').replace('_', '-')}"
+        if value is not True:
+            head += f'="{number(value) if isinstance(value, int | float) else escape(value)}"'
     if name in _VOID:
         return Html(f"{head}/>")
     return Html(f"{head}>{join(children)}</{name}>")
@@ -51,15 +57,6 @@ def escape(text: str) -> Html:
 def printable(text: str) -> str:
     """Return `text` with other characters in place of control characters, surrogates, and marks that reorder text."""
     return _SURROGATES.sub("\N{REPLACEMENT CHARACTER}", text).translate(_UNPRINTABLE)
-
-
-def _attribute(key: str, value: Attribute) -> str:
-    if value is None or value is False:
-        return ""
-    name = key.rstrip("_").replace("_", "-")
-    if value is True:
-        return f" {name}"
-    return f' {name}="{number(value) if isinstance(value, int | float) else escape(value)}"'
 
 
 def number(value: float) -> str:

@@ -69,6 +69,7 @@ class _Replica:
         self.source = name.encode()
         self._lines: dict[bytes, list[tuple[int, bytes, bytes]]] = {b"": []}  # position, time, text; the newest first
         self._dropped: set[bytes] = set()  # containers with more lines than are kept
+        self.complete = False  # earlier lines of the program are not needed
 
     def add(self, container: bytes, line: tuple[int, bytes, bytes]) -> None:
         lines = self._lines.setdefault(container, [])
@@ -76,11 +77,7 @@ class _Replica:
             lines.append(line)
         else:
             self._dropped.add(container)
-
-    @property
-    def complete(self) -> bool:
-        """Whether earlier lines of the program are not needed."""
-        return b"" in self._dropped
+            self.complete = self.complete or not container
 
     def tail(self, room: int, *, whole: bool) -> LogTail:
         """Return as many of the last lines as fit in `room` characters; `whole` = earlier lines were looked for."""
@@ -100,10 +97,12 @@ class _Replica:
 def _fitted(container: bytes, lines: Sequence[tuple[int, bytes, bytes]]) -> list[tuple[int, ReportLine]]:
     """Return lines as they are shown, with their positions."""
     prefix = f"[{container.decode(errors='replace')}] " if container else ""
-    return [
-        (position, ReportLine(at.decode(errors="replace")[11:23], _cut(prefix + plain(text.decode(errors="replace")))))
-        for position, at, text in lines
-    ]
+    fitted = []
+    for position, at, text in lines:
+        shown = prefix + plain(text.decode(errors="replace"))
+        shown = shown if len(shown) <= _WIDTH else f"{shown[:_WIDTH]} … (line cut)"
+        fitted.append((position, ReportLine(at.decode(errors="replace")[11:23], shown)))
+    return fitted
 
 
 def _size(lines: Sequence[tuple[int, ReportLine]]) -> int:
@@ -134,21 +133,16 @@ def _collect(log: pathlib.Path, replicas: dict[str, _Replica]) -> bool:
         if left <= 0 or not wanted:
             return False
         if len(wanted) > _FEW or any(b" " + source in block for source in wanted):
-            _split(block, wanted, position)
+            for number, line in enumerate(reversed(block.split(b"\n"))):
+                parts = line.split(b" ", 2)
+                if len(parts) != 3:  # damaged by a full disk
+                    continue
+                source, _, container = parts[1].partition(b"/")
+                if source in wanted:
+                    wanted[source].add(container, (position + number, parts[0], parts[2][: 8 * _WIDTH]))
             wanted = {source: replica for source, replica in wanted.items() if not replica.complete}
         left, position = left - len(block), position + len(block)
     return True
-
-
-def _split(block: bytes, wanted: dict[bytes, _Replica], position: int) -> None:
-    """Pass the lines of a block to their replicas, the last one first; skip lines damaged by a full disk."""
-    for number, line in enumerate(reversed(block.split(b"\n"))):
-        parts = line.split(b" ", 2)
-        if len(parts) != 3:
-            continue
-        source, _, container = parts[1].partition(b"/")
-        if replica := wanted.get(source):
-            replica.add(container, (position + number, parts[0], parts[2][: 8 * _WIDTH]))
 
 
 def _blocks(log: pathlib.Path) -> Iterator[bytes | str]:
@@ -181,7 +175,3 @@ def _backwards(path: pathlib.Path) -> Iterator[bytes]:
                 yield block[cut + 1 :] + b"".join(reversed(parts))
                 parts = [block[: cut + 1]]
             end = start
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _WIDTH else f"{text[:_WIDTH]} … (line cut)"

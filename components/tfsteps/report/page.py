@@ -1,7 +1,7 @@
 """The page of the report: all parts of it."""
 
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from tfsteps.report import curves, endings, sections
 from tfsteps.report.description import Description
@@ -9,7 +9,7 @@ from tfsteps.report.document import document, save
 from tfsteps.report.formats import plural, size
 from tfsteps.report.graph import graph
 from tfsteps.report.html import Html, join, tag
-from tfsteps.report.logs import LogTail, tails
+from tfsteps.report.logs import tails
 from tfsteps.report.replicas import notable, panels
 from tfsteps.report.timeline import extent, timeline
 from tfsteps.report.usage import usage
@@ -17,29 +17,6 @@ from tfsteps.runs.log_segments import segments
 from tfsteps.runs.status import ReplicaStatus, Status
 from tfsteps.runs.store import AttemptFolder
 from tfsteps.spec import ROLES, Strategy
-
-
-def search(attempt: AttemptFolder, tails: Mapping[str, LogTail]) -> Html | None:
-    """Return the search box and a note; None if the page has no line of the log."""
-    lines = sum(len(tail.lines) for tail in tails.values())
-    if not lines:
-        return None
-    box = tag("input", type="search", id="log-search", autocomplete="off", spellcheck="false")
-    return tag(
-        "div",
-        tag("label", "Search the lines on this page", box, hidden=True),
-        tag("output", id="log-matches"),
-        tag("p", _note(attempt, lines, cut=any(tail.earlier for tail in tails.values())), class_="note"),
-        class_="search",
-    )
-
-
-def _note(attempt: AttemptFolder, lines: int, *, cut: bool) -> Html:
-    paths = [attempt.log, *[segment.path for segment in segments(attempt.log)]]
-    amount = size(sum(path.stat().st_size for path in paths if path.exists()))
-    start = f"The page has the last lines of each replica, {lines:,} in all." if cut else f"{plural(lines, 'line')}."
-    files = [tag("code", str(attempt.log)), f" and {plural(len(paths) - 1, 'file')} beside it" if paths[1:] else None]
-    return join([f"{start} The whole log, {amount}, is ", *files, "."])
 
 
 def write(attempt: AttemptFolder) -> pathlib.Path:
@@ -50,11 +27,6 @@ def write(attempt: AttemptFolder) -> pathlib.Path:
     Raises:
         OSError: There is no status.json, or the report cannot be written; an earlier report is kept then.
     """
-    save(_page(attempt), attempt.report)
-    return attempt.report
-
-
-def _page(attempt: AttemptFolder) -> str:
     status = attempt.status()
     status.replicas.sort(key=lambda replica: (ROLES.index(replica.role), replica.index))
     job = Description.read(attempt.folder / "job.json")
@@ -68,7 +40,7 @@ def _page(attempt: AttemptFolder) -> str:
         ("graph", "Graph", graph(shown, job.strategy or _strategy(status.replicas), status.decisive_replica, opened)),
         ("timeline", "Timeline", timeline(status, shown)),
         ("curves", "Curves", sections.curves(scalar_charts, status.logs)),
-        ("usage", "CPU and memory", usage(attempt)),
+        ("usage", "CPU and memory", usage(attempt, status.created)),
         ("replicas", "Replicas and logs", _replicas(attempt, status, shown, opened)),
         ("outputs", "Outputs", sections.outputs(status, attempt)),
         ("job", "Job description", job.shown()),
@@ -80,16 +52,36 @@ def _page(attempt: AttemptFolder) -> str:
         tag("main", *[sections.section(*part) for part in present]),
     ]
     charts = scalar_charts.charts if scalar_charts else []
-    return document(sections.title(status, job.name), sections.colour(status.state), body, charts)
+    title = sections.title(status, job.name)
+    save(document(title, sections.colour(status.state), body, charts), attempt.report)
+    return attempt.report
 
 
 def _replicas(attempt: AttemptFolder, status: Status, shown: Sequence[ReplicaStatus], opened: str) -> Html:
+    """Return the panels of the replicas, below a search box for their lines if the log has any."""
     ends = tails(attempt.log, [replica.name for replica in shown])
     sentences = filter(None, [endings.peer_lost(status), endings.stopped(status)])
+    search = None
+    if lines := sum(len(tail.lines) for tail in ends.values()):
+        paths = [attempt.log, *[segment.path for segment in segments(attempt.log)]]
+        amount = size(sum(path.stat().st_size for path in paths if path.exists()))
+        start = f"{plural(lines, 'line')}."
+        if any(tail.earlier for tail in ends.values()):
+            start = f"The page has the last lines of each replica, {lines:,} in all."
+        more = f" and {plural(len(paths) - 1, 'file')} beside it" if paths[1:] else None
+        files = [tag("code", str(attempt.log)), more]
+        box = tag("input", type="search", id="log-search", autocomplete="off", spellcheck="false")
+        search = tag(
+            "div",
+            tag("label", "Search the lines on this page", box, hidden=True),
+            tag("output", id="log-matches"),
+            tag("p", join([f"{start} The whole log, {amount}, is ", *files, "."]), class_="note"),
+            class_="search",
+        )
     return tag(
         "div",
         *[tag("p", sentence, class_="note") for sentence in sentences],
-        search(attempt, ends),
+        search,
         panels(shown, ends, extent(status).start, opened),
     )
 

@@ -1,7 +1,7 @@
 """A panel for each replica: its incarnations, and the end of its log."""
 
 import collections
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from tfsteps.report.formats import UNKNOWN, badge, duration, ended_with, plural, size
 from tfsteps.report.html import Html, tag
@@ -99,28 +99,26 @@ def _incarnations(incarnations: Sequence[Incarnation], start: float) -> Html | N
         return None
     first = max(0, len(incarnations) - _INCARNATIONS)
     heads = ["Start", "At", "Duration", "State", "Exit code", "Reason", "CPU", "Peak memory", "Place"]
-    rows = [_cells("td", _incarnation(place, incarnations[place], start)) for place in range(first, len(incarnations))]
+    rows = []
+    for place, incarnation in enumerate(incarnations[first:], first):
+        ended, code = incarnation.ended, incarnation.exit_code
+        cells = [
+            str(place + 1),
+            duration(incarnation.started - start),
+            "still running" if ended is None else duration(ended - incarnation.started),
+            badge(incarnation.state),
+            UNKNOWN if code is None else str(code),
+            incarnation.reason or UNKNOWN,
+            duration(incarnation.cpu_seconds),
+            size(incarnation.memory_bytes),
+            incarnation.place or UNKNOWN,
+        ]
+        rows.append(tag("tr", *[tag("td", text) for text in cells]))
     note = tag("p", f"{plural(first, 'earlier start')} not shown.", class_="note") if first else None
-    table = tag("table", tag("thead", _cells("th", heads)), tag("tbody", *rows))
+    table = tag(
+        "table", tag("thead", tag("tr", *[tag("th", text, scope="col") for text in heads])), tag("tbody", *rows)
+    )
     return tag("div", note, table, class_="scroll")
-
-
-def _incarnation(place: int, incarnation: Incarnation, start: float) -> list[str]:
-    return [
-        str(place + 1),
-        duration(incarnation.started - start),
-        "still running" if incarnation.ended is None else duration(incarnation.ended - incarnation.started),
-        badge(incarnation.state),
-        UNKNOWN if incarnation.exit_code is None else str(incarnation.exit_code),
-        incarnation.reason or UNKNOWN,
-        duration(incarnation.cpu_seconds),
-        size(incarnation.memory_bytes),
-        incarnation.place or UNKNOWN,
-    ]
-
-
-def _cells(kind: str, texts: Iterable[str]) -> Html:
-    return tag("tr", *[tag(kind, text, scope="col" if kind == "th" else None) for text in texts])
 
 
 def last_lines(name: str, tail: LogTail) -> Html:

@@ -58,21 +58,17 @@ def headline(status: Status, name: str) -> Html:
         ("Created", moment(status.created)),
         ("Last record" if abandoned(status) else "Ended", moment(status.ended)),
     ]
+    reason = f" ({status.reason})" if status.reason else ""
     return tag(
         "header",
         tag("p", "tfsteps run report", class_="kind"),
         tag("p", icon(status.state), status.state.capitalize(), class_="verdict", role="status"),
         tag("h1", name or status.job),
-        tag("p", _sentence(status), class_="message"),
+        tag("p", f"{status.message}{reason}" if status.message else status.reason or None, class_="message"),
         definitions([(term, text) for term, text in about if text], "about"),
         tag("ul", *[tile(*number) for number in _tiles(status)], class_="tiles"),
         class_=f"is-{status.state}",
     )
-
-
-def _sentence(status: Status) -> str | None:
-    reason = f" ({status.reason})" if status.reason else ""
-    return f"{status.message}{reason}" if status.message else status.reason or None
 
 
 def _tiles(status: Status) -> list[tuple[str, str, str]]:

@@ -90,29 +90,28 @@ def _job(status: Status, whole: TimelineRange) -> Html:
 
 def _replica(replica: ReplicaStatus, whole: TimelineRange) -> Html:
     first = max(0, len(replica.incarnations) - _BARS)
-    bars = [_bar(replica, place, whole) for place in range(first, len(replica.incarnations))]
+    bars = []
+    for place, incarnation in enumerate(replica.incarnations[first:], first):
+        count = f", start {place + 1} of {len(replica.incarnations)}" if len(replica.incarnations) > 1 else ""
+        tip = "\n".join([f"{replica.name}{count}", *details(incarnation, whole.start)])
+        text = ", ".join([incarnation.state.value, *ended_with(incarnation)])
+        ended = incarnation.ended if incarnation.ended is not None else whole.end
+        bar = tag(
+            "a",
+            tag("span", "↻ " if place else None, text),
+            href=f"#{replica.name}",
+            style=whole.place(incarnation.started, ended),
+            class_=f"bar is-{incarnation.state}",
+            data_tip=tip,
+            aria_label=f"{tip.replace(chr(10), '. ')}. Open the log.",
+        )
+        bars.append(bar)
     if not bars:
         bars = [tag("span", "never started", class_="absent")]
     label = tag(
         "a", icon(replica.state), replica.name, href=f"#{replica.name}", class_=f"is-{replica.state}", tabindex=-1
     )
     return row(label, *bars)
-
-
-def _bar(replica: ReplicaStatus, place: int, whole: TimelineRange) -> Html:
-    incarnation = replica.incarnations[place]
-    count = f", start {place + 1} of {len(replica.incarnations)}" if len(replica.incarnations) > 1 else ""
-    tip = "\n".join([f"{replica.name}{count}", *details(incarnation, whole.start)])
-    text = ", ".join([incarnation.state.value, *ended_with(incarnation)])
-    return tag(
-        "a",
-        tag("span", "↻ " if place else None, text),
-        href=f"#{replica.name}",
-        style=whole.place(incarnation.started, incarnation.ended if incarnation.ended is not None else whole.end),
-        class_=f"bar is-{incarnation.state}",
-        data_tip=tip,
-        aria_label=f"{tip.replace(chr(10), '. ')}. Open the log.",
-    )
 
 
 def details(incarnation: Incarnation, start: float) -> list[str]:

@@ -38,7 +38,14 @@ class Lock:
         """
         self._file = os.open(folder / _NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            self._take(wait=wait)
+            for tries_left in range(_TRIES, -1, -1):
+                try:
+                    fcntl.flock(self._file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+                    break
+                except BlockingIOError:  # perhaps only `held` of another process, which locks for a moment
+                    if not tries_left:
+                        raise
+                    time.sleep(0.02)
             _write(self._file, msgspec.json.encode(ProcessRef.current()))
         except BaseException:
             os.close(self._file)
@@ -57,17 +64,6 @@ class Lock:
             with contextlib.suppress(OSError):  # a full disk: the lock file keeps the name of this process
                 _write(file, _RELEASED)
             os.close(file)
-
-    def _take(self, *, wait: bool) -> None:
-        for tries_left in range(_TRIES, -1, -1):
-            try:
-                fcntl.flock(self._file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            except BlockingIOError:  # perhaps only `held` of another process, which locks for a moment
-                if not tries_left:
-                    raise
-                time.sleep(0.02)
-            else:
-                return
 
 
 def held(folder: pathlib.Path) -> Answer:

@@ -102,36 +102,28 @@ class AttemptFolder:
 
     Attributes:
         folder: `<home>/runs/<run>/<task>/<attempt>`.
+        log: The file of all log lines.
+        report: The HTML report, written after the job has ended.
+        usage: The file of what the replicas used, which `Usage.read(folder)` reads; it need not exist.
+        curves: The curves as they were at the end of the job; the file need not exist.
+        output: The output folder that the attempts of the task share.
+        replicas_ended: The file that exists if all replicas were seen to be gone after the launcher of a local job was
+            killed.
     """
 
     def __init__(self, folder: pathlib.Path) -> None:
         """Store the path; nothing is read or created."""
         self.folder = folder
+        self.log, self.report = folder / "log", folder / "report.html"
+        self.usage, self.curves = folder / "usage.jsonl", folder / "curves.json"
+        self.output = folder.parent / "output"
+        self.replicas_ended = folder / "replicas-ended"
+        self._stop_file = folder / "stop-requested"
 
     @classmethod
     def of(cls, identity: Identity) -> "AttemptFolder":
         """Return the attempt of `identity`; its folder need not exist."""
         return cls(task_folder(identity.run, identity.task) / str(identity.attempt))
-
-    @property
-    def log(self) -> pathlib.Path:
-        """The file of all log lines."""
-        return self.folder / "log"
-
-    @property
-    def report(self) -> pathlib.Path:
-        """The HTML report, written after the job has ended."""
-        return self.folder / "report.html"
-
-    @property
-    def usage(self) -> pathlib.Path:
-        """The file of what the replicas used, which `Usage.read(folder)` reads; it need not exist."""
-        return self.folder / "usage.jsonl"
-
-    @property
-    def curves(self) -> pathlib.Path:
-        """The curves as they were at the end of the job; the file need not exist."""
-        return self.folder / "curves.json"
 
     @property
     def event_origin(self) -> EventOrigin | None:
@@ -147,23 +139,9 @@ class AttemptFolder:
             file.write(msgspec.json.encode(origin))
 
     @property
-    def output(self) -> pathlib.Path:
-        """The output folder that the attempts of the task share."""
-        return self.folder.parent / "output"
-
-    @property
-    def replicas_ended(self) -> pathlib.Path:
-        """The file that exists if all replicas were seen to be gone after the launcher of a local job was killed."""
-        return self.folder / "replicas-ended"
-
-    @property
     def stop_requested(self) -> bool:
         """Whether `terminate` has signalled the launcher."""
         return self._stop_file.exists()
-
-    @property
-    def _stop_file(self) -> pathlib.Path:
-        return self.folder / "stop-requested"
 
     @property
     def launcher(self) -> ProcessRef | None:

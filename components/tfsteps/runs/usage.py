@@ -176,7 +176,11 @@ class Usage(msgspec.Struct, kw_only=True):
             if not usage.samples or usage.samples[-1].at != record.at:  # a restarted launcher may repeat one
                 usage.samples.append(record)
                 usage.summary.add(record)
-        return cls(replicas=list(usages.values()), notes=notes, requests=_requests(folder / "job.json"))
+        requests: dict[RoleName, Resources] = {}
+        with contextlib.suppress(OSError, *NOT_READABLE):
+            job = msgspec.json.decode((folder / "job.json").read_bytes(), type=TrainingJob)
+            requests = {name: role.resources for name, role in job.resolved_roles().items()}
+        return cls(replicas=list(usages.values()), notes=notes, requests=requests)
 
     def roles(self) -> dict[RoleName, UsageSummary]:
         """Return the summary of each role's replicas, without sidecars."""
@@ -269,11 +273,3 @@ def _mean(first: float | None, first_seconds: float, second: float | None, secon
 
 def _rounded(amount: float | None) -> float | None:
     return None if amount is None else round(amount, 4)
-
-
-def _requests(path: pathlib.Path) -> dict[RoleName, Resources]:
-    try:
-        job = msgspec.json.decode(path.read_bytes(), type=TrainingJob)
-    except (OSError, *NOT_READABLE):
-        return {}
-    return {name: role.resources for name, role in job.resolved_roles().items()}

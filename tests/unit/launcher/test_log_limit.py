@@ -6,7 +6,7 @@ import pytest
 
 from tfsteps import spec
 from tfsteps.launcher.lifecycle import launch
-from tfsteps.launcher.log_limit import DEFAULT, log_limit
+from tfsteps.launcher.log_writer import DEFAULT, log_limit
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.store import AttemptFolder
 from tfsteps.systems import registry

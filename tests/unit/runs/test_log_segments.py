@@ -257,7 +257,7 @@ def test_a_full_disk_begins_no_second_segment(tmp_path):
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, before)
         assert book.lost == 400
-        assert len(book._files._kept) == 1, "memory stays flat"
+        assert len(book._segments) == 1, "memory stays flat"
         write(book, 580, 740)
     assert read_all(path) == [f"{i:06}" for i in [*range(180), *range(580, 740)]]
     assert book.lost == 400

@@ -8,8 +8,7 @@ from typing import Protocol, cast
 
 import msgspec
 
-from tfsteps.launcher.log_limit import log_limit
-from tfsteps.launcher.log_writer import LogWriter
+from tfsteps.launcher.log_writer import LogWriter, log_limit
 from tfsteps.runs.events import LogLines, ReplicaName, one_line
 from tfsteps.runs.pipeline_record import STEP
 from tfsteps.runs.status import Status

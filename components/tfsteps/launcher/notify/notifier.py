@@ -1,9 +1,8 @@
 """The observer that turns changes of a job into notifications. It never waits and never raises."""
 
-import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from tfsteps.runs.events import LogLines, PartialLine, State
@@ -70,17 +69,6 @@ class Notifier:
 
     def partial(self, line: PartialLine) -> None:
         """Do nothing."""
-
-    @contextlib.contextmanager
-    def delivering(self, patience: Callable[[], float], warnings: list[str]) -> Iterator[None]:
-        """Deliver what is queued at the end of the block, also after an error; warnings are added to `warnings`.
-
-        `patience` is that of `close`.
-        """
-        try:
-            yield
-        finally:
-            warnings += self.close(patience)
 
     def close(self, patience: Callable[[], float]) -> list[str]:
         """Wait until every notification is delivered or given up, and return the warnings since the beginning.

@@ -1,13 +1,14 @@
-import contextlib
-
 import pytest
 
 from tests.support.webhook_receiver import receiver
 from tfsteps import spec
+from tfsteps.launcher.lifecycle import launch
 from tfsteps.launcher.notify.notifier import Notifier, event_of, webhook_problems
+from tfsteps.launcher.printer import Printer
 from tfsteps.runs.events import State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.status import FailureSummary, Status
+from tfsteps.systems import registry
 
 ALL = "[succeeded, failed, deadline, cancelled, paused, resumed, restarting]"
 
@@ -88,16 +89,25 @@ def test_a_receiver_that_hangs_does_not_hold_another_one_back():
         assert server.events() == hanging.events() == ["failed"]
 
 
-def test_after_an_error_of_the_launcher_too_what_is_queued_is_delivered():
-    warnings = []
-    with receiver() as server:
-        server.answers = [(404, {})]
-        notifier = Notifier(job("[{}]"), {"TFSTEPS_WEBHOOK_URL": server.url})
-        with contextlib.suppress(OSError), notifier.delivering(lambda: 60, warnings):
-            notifier.changed(status(State.FAILED))
+class FullDisk(Printer):
+    """Cannot print that the job runs again."""
+
+    def changed(self, status):
+        if status.state is State.RUNNING and len(status.transitions) > 3:
             raise OSError("disk full")
-        assert server.events() == ["failed"]
-    assert "status 404" in warnings[0]
+
+
+def test_after_an_error_of_the_launcher_too_what_is_queued_is_delivered(monkeypatch, tmp_path):
+    with receiver() as server:
+        monkeypatch.setenv("TFSTEPS_WEBHOOK_URL", server.url)
+        failing = spec.parse(
+            "{name: j, command: ['false'], restart: on_failure, roles: {worker: {}}, notify: [{events: [restarting]}]}"
+        )
+        with pytest.raises(OSError, match="disk full"):
+            launch(
+                failing, Identity(run="r", task="t"), registry.get("local"), base_dir=tmp_path, observers=[FullDisk()]
+            )
+        assert server.events() == ["restarting"]
 
 
 def test_a_full_queue_loses_the_oldest_and_keeps_the_end():
