@@ -1,12 +1,13 @@
 """The part of the report about CPU, memory and GPUs over time."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
 from tfsteps.report.charts import Scale, colour
 from tfsteps.report.curves import Point
-from tfsteps.report.formats import UNKNOWN, natural, plural, size
+from tfsteps.report.formats import UNKNOWN, plural, size
 from tfsteps.report.html import Html, number, tag
 from tfsteps.runs.store import AttemptFolder
 from tfsteps.runs.usage import ReplicaUsage, Sample, Usage, UsageSummary
@@ -134,7 +135,7 @@ def usage(attempt: AttemptFolder, created: float) -> Html | None:
     if not recorded.replicas:
         return tag("div", *notes) if notes else None
     groups: _Groups = {}
-    for usage in sorted(recorded.replicas, key=lambda usage: natural(usage.replica)):
+    for usage in sorted(recorded.replicas, key=lambda usage: int((re.findall("[0-9]+$", usage.replica) or [0])[0])):
         groups.setdefault((usage.role, usage.container), []).append(usage)
     of_programs = [(role, usages) for (role, container), usages in groups.items() if not container]
     notable = [
