@@ -111,7 +111,7 @@ def run_plan(plan: Plan, on: str, display: Display, tensorboard: TensorBoardChoi
             except LaunchError as error:
                 raise launch_failed(plan.identity.task, error) from error
         attempt = AttemptFolder.of(status.identity)
-        if here and not tensorboard.keep:
+        if here and status.tensorboard_url and not tensorboard.keep:
             forget_tensorboard(attempt)
             status.tensorboard_url = ""
         display.results(status, printed)

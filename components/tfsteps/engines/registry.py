@@ -8,12 +8,9 @@ from typing import TYPE_CHECKING, Any
 from tfsteps.engines.base import StepTask
 from tfsteps.engines.plugin import ENTRY_POINTS, EnginePlugin
 from tfsteps.runs.graph import Node
-from tfsteps.systems.base import LaunchError
 from tfsteps.systems.pipeline import Origin, PipelineContext
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
-
     from tfsteps.engines.engine_objects import EngineObjects
     from tfsteps.kube.client import Api
     from tfsteps.kube.metadata import Owner
@@ -34,15 +31,10 @@ def plugins() -> Mapping[str, EnginePlugin]:
     Raises:
         LaunchError: A package declares one that cannot be loaded, or whose name is taken.
     """
-    from importlib.metadata import entry_points  # noqa: PLC0415  few steps need other packages
+    from tfsteps.systems.entry_points import load_plugins  # noqa: PLC0415  few steps need other packages
 
-    by_name = {name: _built_in(name) for name in NAMES}
-    for entry in sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name):
-        added = _load(entry)
-        if added.name in by_name:
-            raise _refusal(entry, f"its engine's name {added.name!r} is taken")
-        by_name[added.name] = added
-    return by_name
+    outside = load_plugins(ENTRY_POINTS, EnginePlugin, "engine", NAMES)
+    return {**{name: _built_in(name) for name in NAMES}, **outside}
 
 
 def most_specific_first() -> list[EnginePlugin]:
@@ -143,19 +135,3 @@ def _built_in(name: str) -> EnginePlugin:
     module = importlib.import_module(f"tfsteps.engines.{name}.plugin")
     declared: EnginePlugin = module.PLUGIN
     return declared
-
-
-def _load(entry: "EntryPoint") -> EnginePlugin:
-    try:
-        added = entry.load()
-    except Exception as error:
-        raise _refusal(entry, f"it cannot be loaded: {error!r}") from error
-    if not isinstance(added, EnginePlugin):
-        raise _refusal(entry, f"it refers to a {type(added).__name__}, not an EnginePlugin")
-    return added
-
-
-def _refusal(entry: "EntryPoint", wrong: str) -> LaunchError:
-    package = f" of package {entry.dist.name} {entry.dist.version}" if entry.dist else ""
-    what = f"entry point {entry.name!r} in {ENTRY_POINTS}{package} ({entry.value})"
-    return LaunchError(f"{what}: {wrong}. Correct or uninstall that package", retryable=False)

@@ -216,7 +216,7 @@ def _followed(
             try:
                 from tfsteps import report  # noqa: PLC0415  keeps a waiting launcher small
 
-                report.write(attempt)
+                report.write(attempt, first)
             except Exception as error:  # noqa: BLE001  the report shows the verdict, and must not change it
                 why = error if isinstance(error, OSError) else unexpected(error)
                 first.warnings.append(f"The report could not be written: {why}")

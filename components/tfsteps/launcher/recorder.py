@@ -56,7 +56,7 @@ class Recorder:
         self.logbook = logbook
         self.last_outputs: dict[str, tuple[float, str]] = {}
         self._attempt = attempt
-        self._write = attempt.write
+        self._last = False  # the next status is the last one
         self._observers = observers
         self._unsaved: OSError | None = None
         self._dirty = False  # whether the status differs from the saved one
@@ -112,7 +112,7 @@ class Recorder:
         """Record the end of the job. LaunchError if it cannot be saved: a step without its result must not succeed."""
         self.status.warnings += [*self.logbook.warnings, *self._usage.warnings]
         self.status.usage = self._usage.roles
-        self._write = self._attempt.write_last
+        self._last = True
         self.apply(event)
         self._must_be_saved()
 
@@ -125,7 +125,7 @@ class Recorder:
         """Write the status to disk now. If that fails, a later event retries it."""
         self._saved, self._saved_at, self._dirty = self.status.state, time.monotonic(), False
         try:
-            self._write(self.status)
+            self._attempt.write(self.status, last=self._last)
             self._unsaved = None
         except OSError as error:
             self._unsaved = error

@@ -3,6 +3,8 @@
 import pathlib
 from collections.abc import Sequence
 
+import msgspec
+
 from tfsteps.report import curves, endings, sections
 from tfsteps.report.description import Description
 from tfsteps.report.document import document, save
@@ -19,16 +21,21 @@ from tfsteps.runs.store import AttemptFolder
 from tfsteps.spec import ROLES, Strategy
 
 
-def write(attempt: AttemptFolder) -> pathlib.Path:
+def write(attempt: AttemptFolder, status: Status | None = None) -> pathlib.Path:
     """Write the report of an attempt from its records, and return its path.
 
     If a part is missing (the log, the event files, the job description), the report says so.
 
+    Args:
+        attempt: The attempt.
+        status: Its status, which its launcher knows; None = the recorded one.
+
     Raises:
         OSError: There is no status.json, or the report cannot be written; an earlier report is kept then.
     """
-    status = attempt.status()
-    status.replicas.sort(key=lambda replica: (ROLES.index(replica.role), replica.index))
+    status = status or attempt.status()
+    replicas = sorted(status.replicas, key=lambda replica: (ROLES.index(replica.role), replica.index))
+    status = msgspec.structs.replace(status, replicas=replicas)
     job = Description.read(attempt.folder / "job.json")
     scalar_charts = curves.of_attempt(attempt, status, job.metrics)
     shown = notable(status.replicas, status.decisive_replica)

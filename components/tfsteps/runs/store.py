@@ -238,21 +238,15 @@ class AttemptFolder:
         files = [self.folder / "status.json", self.log, *[segment.path for segment in segments(self.log)]]
         return max(path.stat().st_mtime for path in files if path.exists())
 
-    def write(self, status: Status) -> None:
-        """Replace the status as a whole. OSError if that fails; the old status is kept then."""
+    def write(self, status: Status, *, last: bool = False) -> None:
+        """Replace the status as a whole. OSError if that fails; the old status is kept then.
+
+        `last`: nothing is written later, so the reserved space is freed first, for a full disk.
+        """
         data = msgspec.json.encode(status)
-        self._replace(data)
-        if (self.folder / "reserve").exists():
-            with contextlib.suppress(OSError):  # the last status may still fit
-                self._reserve(_RESERVE + _RESERVE_STATUSES * len(data))
-
-    def write_last(self, status: Status) -> None:
-        """Replace the status for the last time; free the reserved space first, for a full disk."""
-        (self.folder / "reserve").unlink(missing_ok=True)
-        self._replace(msgspec.json.encode(status))
-
-    def _replace(self, data: bytes) -> None:
-        new = self.folder / "status.json.new"
+        reserved, new = self.folder / "reserve", self.folder / "status.json.new"
+        if last:
+            reserved.unlink(missing_ok=True)
         try:
             with open_private(new, "wb") as file:
                 file.write(data)
@@ -261,6 +255,9 @@ class AttemptFolder:
             with contextlib.suppress(OSError):
                 new.unlink()
             raise
+        if reserved.exists():
+            with contextlib.suppress(OSError):  # the last status may still fit
+                self._reserve(_RESERVE + _RESERVE_STATUSES * len(data))
 
     def _reserve(self, size: int) -> None:
         """Reserve at least `size` bytes for the last status; grow in large steps, so that writes are rare."""

@@ -2,14 +2,14 @@
 
 import functools
 import importlib
-import importlib.metadata
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tfsteps.runs.location import Location
 from tfsteps.spec import Options, RoleName, TrainingJob
-from tfsteps.systems.base import LaunchError, System
+from tfsteps.systems.base import System
 from tfsteps.systems.capabilities import Capability
+from tfsteps.systems.entry_points import load_plugins
 from tfsteps.systems.features import FEATURES
 from tfsteps.systems.pipeline import FindPipeline, PipelineMember
 from tfsteps.systems.plugin import ENTRY_POINTS, Platform, SystemPlugin
@@ -62,13 +62,7 @@ def plugins() -> Mapping[str, SystemPlugin]:
 @functools.cache
 def _outside() -> Mapping[str, SystemPlugin]:
     """Return the job systems of other packages by name. LaunchError as `plugins`."""
-    by_name: dict[str, SystemPlugin] = {}
-    for entry in sorted(importlib.metadata.entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name):
-        added = _load(entry)
-        if added.name in by_name or added.name in NAMES or added.name in _LOCATIONS:
-            raise _refusal(entry, f"its job system's name {added.name!r} is taken")
-        by_name[added.name] = added
-    return by_name
+    return load_plugins(ENTRY_POINTS, SystemPlugin, "job system", {*NAMES, *_LOCATIONS}, _problem)
 
 
 def available() -> list[str]:
@@ -175,23 +169,9 @@ def _built_in(name: str) -> SystemPlugin:
     return declared
 
 
-def _load(entry: importlib.metadata.EntryPoint) -> SystemPlugin:
-    try:
-        added = entry.load()
-    except Exception as error:
-        raise _refusal(entry, f"it cannot be loaded: {error!r}") from error
-    if not isinstance(added, SystemPlugin):
-        raise _refusal(entry, f"it refers to a {type(added).__name__}, not a SystemPlugin")
+def _problem(added: SystemPlugin) -> str:
     if unknown := sorted(added.capabilities.keys() ^ FEATURES.keys()):
-        raise _refusal(entry, f"its capabilities and FEATURES differ: {', '.join(unknown)}")
+        return f"its capabilities and FEATURES differ: {', '.join(unknown)}"
     if added.discovery_rank is not None and added.kinds is None:
-        raise _refusal(entry, "it has a discovery_rank, and no kinds to look for on a cluster")
-    if added.platform and added.kinds:
-        raise _refusal(entry, "it has kinds of a cluster, and a platform")
-    return added
-
-
-def _refusal(entry: importlib.metadata.EntryPoint, wrong: str) -> LaunchError:
-    package = f" of package {entry.dist.name} {entry.dist.version}" if entry.dist else ""
-    what = f"entry point {entry.name!r} in {ENTRY_POINTS}{package} ({entry.value})"
-    return LaunchError(f"{what}: {wrong}. Correct or uninstall that package", retryable=False)
+        return "it has a discovery_rank, and no kinds to look for on a cluster"
+    return "it has kinds of a cluster, and a platform" if added.platform and added.kinds else ""

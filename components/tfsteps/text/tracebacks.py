@@ -73,7 +73,8 @@ class Raised(msgspec.Struct, frozen=True):
 
 def raised(lines: Sequence[str]) -> Raised:
     """Return the exception of the last traceback in `lines`, the last output lines of one process."""
-    starts = [number for number, line in enumerate(lines) if is_header(line)]
+    # a header may follow a progress bar on the same line
+    starts = [number for number, line in enumerate(lines) if line.rstrip().endswith(HEADER)]
     if bare := _without_header(lines, starts[-1] if starts else -1):
         return bare
     chain: list[tuple[str, str]] = []  # (relation to the later exception, exception), the last one first
@@ -142,11 +143,6 @@ def stack(lines: Sequence[str]) -> Raised:
         return Raised(excerpt=list(lines[-_LINES:]))
     chosen = _thread(lines[start + 1 :])
     return Raised("", innermost_call(lines[start + 1 :]), chosen[:_LINES])
-
-
-def is_header(line: str) -> bool:
-    """Return whether a line is the header of a traceback; it may follow a progress bar on the same line."""
-    return line.rstrip().endswith(HEADER)
 
 
 def is_chained(line: str) -> bool:

@@ -115,15 +115,28 @@ class LocalSystem:
         for member, port in port_of.items():
             cluster.setdefault(member.role, []).append(f"127.0.0.1:{port}")
         roles = job.resolved_roles()
-        folder, code_variables = places.base_dir, dict[str, str]()
-        if job.code:
-            folder = _code_folder(identity)
-            code_variables = {"TFSTEPS_CODE_DIR": str(folder)}
+        folder = _code_folder(identity) if job.code else places.base_dir
         commands = {}
         for replica in replicas:
             role = roles[replica.role]
-            ours = {"TF_CONFIG": tf_config(cluster, replica), **_variables(identity, replica, places), **code_variables}
-            argv, variables = expand_program(role.program, ours, _declared(role))
+            ours = {
+                "TF_CONFIG": tf_config(cluster, replica),
+                "TFSTEPS_RUN_ID": identity.run,
+                "TFSTEPS_TASK": identity.task,
+                "TFSTEPS_ATTEMPT": str(identity.attempt),
+                "TFSTEPS_ROLE": replica.role,
+                "TFSTEPS_INDEX": str(replica.index),
+                "TFSTEPS_OUTPUT_DIR": places.output,
+                "TFSTEPS_MODEL_DIR": places.model,
+                "TFSTEPS_LOG_DIR": places.logs,
+                **({"TFSTEPS_CODE_DIR": str(folder)} if job.code else {}),
+            }
+            declared = {  # those with a source in the cluster have this process's value, if any
+                name: value if isinstance(value, str) else escaped(os.environ[name])
+                for name, value in role.env.items()
+                if isinstance(value, str) or name in os.environ
+            }
+            argv, variables = expand_program(role.program, ours, declared)
             commands[replica] = Command(
                 replica=replica,
                 argv=argv,
@@ -167,28 +180,6 @@ class LocalSystem:
 
 def _code_folder(identity: Identity) -> pathlib.Path:
     return AttemptFolder.of(identity).folder / "code"
-
-
-def _variables(identity: Identity, replica: ReplicaName, places: OutputPaths) -> dict[str, str]:
-    return {
-        "TFSTEPS_RUN_ID": identity.run,
-        "TFSTEPS_TASK": identity.task,
-        "TFSTEPS_ATTEMPT": str(identity.attempt),
-        "TFSTEPS_ROLE": replica.role,
-        "TFSTEPS_INDEX": str(replica.index),
-        "TFSTEPS_OUTPUT_DIR": places.output,
-        "TFSTEPS_MODEL_DIR": places.model,
-        "TFSTEPS_LOG_DIR": places.logs,
-    }
-
-
-def _declared(role: ResolvedRole) -> dict[str, str]:
-    """Return the variables of job and role; those with a source in the cluster have this process's value, if any."""
-    return {
-        name: value if isinstance(value, str) else escaped(os.environ[name])
-        for name, value in role.env.items()
-        if isinstance(value, str) or name in os.environ
-    }
 
 
 def _environment(role: ResolvedRole, variables: Mapping[str, str]) -> dict[str, str]:
