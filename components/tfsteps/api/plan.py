@@ -24,7 +24,7 @@ from tfsteps.runs.location import Location
 from tfsteps.runs.lost_launcher import may_continue
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.runs.status import Status
-from tfsteps.spec import SpecError, TrainingJob
+from tfsteps.spec import CodeSource, SpecError, TrainingJob
 from tfsteps.systems import registry
 from tfsteps.systems.base import HasSettings, OnCluster, System
 
@@ -43,9 +43,8 @@ class Plan(msgspec.Struct, frozen=True):
 
 def find_system(name: str, **where: str) -> System:
     """Return the job system called `name`, on the cluster that `where` says. CommandError for an unknown one."""
-    known = registry.available()
-    if name not in known:
-        raise CommandError(f"job system {name!r} is unknown: use one of {', '.join(known)}")
+    if name not in registry.plugins():
+        raise CommandError(f"job system {name!r} is unknown: use one of {', '.join(registry.plugins())}")
     return registry.get(name, find_pipeline, **where)
 
 
@@ -108,10 +107,13 @@ def make_plan(
     job = change(job, system.name) if change else job
     job = with_settings(system, job, dry_run=dry_run)
     check(job_input, system, job)
-    job = _with_packed_code(job, job_input.base_dir, all_left_out=dry_run)
+    if source := job.code_source:
+        job = msgspec.structs.replace(job, code=_packed(source, job_input.base_dir, all_left_out=dry_run))
     run = new_run_id(job.name) if run_id is None else _named("--run-id", run_id)
     task = job.name if task is None else _named("--task", task)
-    attempt = _next_attempt(run, task, Place() if dry_run else place, system, adopt=adopt, replace=replace)
+    attempt = 0
+    if run_id is not None:  # a new run has no earlier attempt anywhere
+        attempt = _next_attempt(run, task, Place() if dry_run else place, system, adopt=adopt, replace=replace)
     identity = Identity(run=run, task=task, attempt=attempt)
     here = job_input.base_dir
     if place.on == Location.KUBERNETES and not dry_run and (source := job.code_source) and source.bucket:
@@ -134,19 +136,17 @@ def with_settings(system: System, job: TrainingJob, *, dry_run: bool) -> Trainin
     return system.with_settings(job, registry.options())
 
 
-def _with_packed_code(job: TrainingJob, base_dir: pathlib.Path, *, all_left_out: bool) -> TrainingJob:
-    """Return a job with the digest of its code, which is packed; print what was, and what was left out."""
-    if job.code_source is None:
-        return job
+def _packed(source: CodeSource, base_dir: pathlib.Path, *, all_left_out: bool) -> CodeSource:
+    """Return the source of a job's code with its digest; the code is packed. Print what was, and what was left out."""
     try:
-        source, packed = code_archive.resolve(job.code_source, base_dir)
+        source, packed = code_archive.resolve(source, base_dir)
     except (CodeError, OSError) as error:
         raise CommandError(str(error)) from error
     if packed:
         left_out = packed.left_out if all_left_out else packed.left_out[:_LEFT_OUT_SHOWN]
         more = f" and {len(packed.left_out) - len(left_out)} more" if len(left_out) < len(packed.left_out) else ""
         say(f"code {source.folder}: {packed}; left out: {', '.join(left_out) or 'nothing'}{more}")
-    return msgspec.structs.replace(job, code=source)
+    return source
 
 
 def _named(option: str, text: str) -> str:

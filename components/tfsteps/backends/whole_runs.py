@@ -37,7 +37,7 @@ def pause_run(run: str, systems: Collection[str], task: str | None, *, paused: b
     Raises:
         CommandError: None of them can, one can only do so with the whole run, or nothing was to be changed.
     """
-    known = {name: registry.get(name) for name in sorted(systems) if name in registry.available()}
+    known = {name: registry.get(name) for name in sorted(systems) if name in registry.plugins()}
     pausable = {name: system for name, system in known.items() if isinstance(system, Pausable)}
     if not pausable:
         place = Place(on_of(registry.location(min(systems))))

@@ -227,9 +227,9 @@ def find_system(
             system.cluster = cluster
         return system
     name = "local" if name == "auto" else name
-    if name in registry.available():
+    if name in registry.plugins():
         return registry.get(name, find_pipeline, **where)
-    allowed = ", ".join(registry.available())
+    allowed = ", ".join(registry.plugins())
     unknown = Problem(path=("system",), value=name, wrong="is not a job system", allowed=allowed, fix="Name one")
     raise SpecError([unknown], SOURCE)
 

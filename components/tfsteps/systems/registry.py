@@ -65,16 +65,11 @@ def _outside() -> Mapping[str, SystemPlugin]:
     return load_plugins(ENTRY_POINTS, SystemPlugin, "job system", {*NAMES, *_LOCATIONS}, _problem)
 
 
-def available() -> list[str]:
-    """Return the names that `get` takes."""
-    return list(plugins())
-
-
 def get(name: str, find_pipeline: FindPipeline | None = None, **where: str) -> System:
     """Return the job system called `name`. KeyError for an unknown one.
 
     Args:
-        name: Of `available()`.
+        name: Of `plugins()`.
         find_pipeline: Finds the pipeline of the jobs; None = no pipeline.
         where: `context` and `namespace`, for systems `on_kubernetes`; empty = the configured one.
     """

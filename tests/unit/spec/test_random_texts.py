@@ -127,7 +127,7 @@ def test_a_text_is_a_job_or_a_list_of_problems(part):
 
 def runs_or_is_refused(job):
     """Let each job system look at a good job, as far as it can without a cluster."""
-    for name in registry.available():
+    for name in registry.plugins():
         for problem in registry.get(name).spec_problems(job):
             assert str(problem).isprintable()
         registry.get(name).warnings(job)

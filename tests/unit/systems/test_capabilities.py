@@ -27,13 +27,13 @@ def test_a_feature_is_found_in_its_example_and_not_without_it(name):
     assert bool(found(feature.uses)) is (name in BY_DEFAULT)
 
 
-@pytest.mark.parametrize("system", registry.available())
+@pytest.mark.parametrize("system", registry.plugins())
 def test_every_feature_is_answered(system):
     assert registry.capabilities_of(system).keys() == FEATURES.keys()
 
 
 @pytest.mark.parametrize("feature", FEATURES)
-@pytest.mark.parametrize("system", registry.available())
+@pytest.mark.parametrize("system", registry.plugins())
 def test_a_job_system_behaves_as_its_capability_declares(system, feature, monkeypatch):
     for variable in ("TOKEN", "MODE", "NODE"):  # of the example: a local run would take it from here
         monkeypatch.delenv(variable, raising=False)

@@ -78,7 +78,7 @@ def test_a_task_with_a_plain_name_is_found_by_it():
     )
 
 
-@pytest.mark.parametrize("system", registry.available())
+@pytest.mark.parametrize("system", registry.plugins())
 @pytest.mark.parametrize("scheme", ["gs", "s3", "hdfs"])
 @pytest.mark.parametrize("slashes", ["", "/", "//"])
 def test_a_uri_stays_a_uri(system, scheme, slashes, tmp_path):

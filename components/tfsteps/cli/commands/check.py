@@ -80,8 +80,8 @@ def check(
     Two workers reach each other at the addresses of TF_CONFIG; TensorFlow is not used. The jobs are deleted at the end.
     Exits 0 if all that the place serves and permits works, 10 if a job failed, 13 if something is not known.
     """
-    if system is not None and system not in registry.available():
-        raise CommandError(f"job system {system!r} is unknown: use one of {', '.join(registry.available())}")
+    if system is not None and system not in registry.plugins():
+        raise CommandError(f"job system {system!r} is unknown: use one of {', '.join(registry.plugins())}")
     if system is not None and (its := on_of(registry.location(system))) != on:
         raise CommandError(f"--system {system} is on {its}, not on {on}; write --on {its}")
     image = image or (IMAGE if on == Location.KUBERNETES else None)

@@ -99,7 +99,7 @@ def _value(declared: Input, text: str) -> Any:
 
 
 def _component_problems(name: str, values: _Values) -> Iterator[Problem]:
-    for field, allowed in {**_CHOICES, "system": [AUTO, *registry.available()]}.items():
+    for field, allowed in {**_CHOICES, "system": [AUTO, *registry.plugins()]}.items():
         value = values.get(field)
         if value is not None and REFERENCE not in value and value not in allowed:
             guess = nearest(value, allowed)
@@ -136,7 +136,7 @@ def _job(values: _Values) -> Iterator[Problem]:
     if not unclear and system == AUTO:  # one of these is chosen
         first, *rest = (registry.get(name).spec_problems(job) for name in registry.on_kubernetes())
         yield from (problem for problem in first if all(problem in others for others in rest))
-    elif not unclear and system in registry.available():
+    elif not unclear and system in registry.plugins():
         yield from registry.get(system).spec_problems(job)
 
 

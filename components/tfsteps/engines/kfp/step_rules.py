@@ -19,7 +19,7 @@ from tfsteps.systems import registry
 from tfsteps.systems.base import OnEnd, Scope
 
 _CHOICES: dict[str, tuple[str, ...]] = {
-    "system": tuple(registry.available()),
+    "system": tuple(registry.plugins()),
     "scope": get_args(Scope),
     "on_end": get_args(OnEnd),
     "direction": ("at_least", "at_most"),
@@ -105,7 +105,7 @@ def warnings(call: Call, settings: Node) -> Iterator[str]:
     if known.get("system", "auto") == "auto" and "system" not in unknown:
         yield from (f"on a cluster, {problem}" for problem in _certain(known, unknown, _of_cluster))
     system = known.get("system", "auto")
-    if system in registry.available():
+    if system in registry.plugins():
         named = {variable["name"] for variable in task_config(call.container, settings)["env"]}
         yield from registry.plugin(system).missing_access(named)
     yield from map(str, _certain(known, unknown, _of_run))
@@ -193,7 +193,7 @@ def _of_job(inputs: Mapping[str, Any], settings: Mapping[str, Any]) -> list[Prob
     except SpecError as error:
         return error.problems
     system = inputs.get("system", "auto")
-    return registry.get(system).spec_problems(job) if system in registry.available() else []
+    return registry.get(system).spec_problems(job) if system in registry.plugins() else []
 
 
 def _of_run(inputs: Mapping[str, Any]) -> list[Problem] | None:

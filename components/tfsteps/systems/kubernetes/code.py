@@ -34,18 +34,15 @@ _MOUNT, _FILE = "/tfsteps-code", "code.tar.gz"
 def spec_problems(job: TrainingJob) -> list[Problem]:
     """Return the roles of a job with code that have no command: an image's entrypoint cannot be preceded."""
     wrong = "is missing: the code is unpacked before a command, and the image's entrypoint is not known"
-    return [Problem(path=use.path, wrong=wrong, fix=ADD_COMMAND) for use in no_commands(job)] if job.code else []
+    return [Problem(path=use.path, wrong=wrong, fix=ADD_COMMAND) for use in no_commands(job)]
 
 
-def with_code(job: TrainingJob, identity: Identity) -> TrainingJob:
-    """Return a job whose replicas unpack their code before their program; the job itself if it has no code.
+def with_code(job: TrainingJob, source: CodeSource, identity: Identity) -> TrainingJob:
+    """Return a job whose replicas unpack their code, which is `source`, before their program.
 
     Raises:
         LaunchError: The code was not packed.
     """
-    source = job.code_source
-    if source is None:
-        return job
     roles = {
         name: msgspec.structs.replace(role, command=_unpacking(source, resolved), working_dir=_absolute(resolved))
         for (name, role), resolved in zip(job.roles.items(), job.resolved_roles().values(), strict=True)
@@ -60,14 +57,13 @@ def with_code(job: TrainingJob, identity: Identity) -> TrainingJob:
     )
 
 
-def config_maps(job: TrainingJob, identity: Identity, namespace: str) -> list[dict[str, Any]]:
-    """Return the ConfigMap with the code of a job; empty if it has none, or in a bucket. It is a dependent of the job.
+def config_maps(job: TrainingJob, source: CodeSource, identity: Identity, namespace: str) -> list[dict[str, Any]]:
+    """Return the ConfigMap with the code of a job; empty if it is in a bucket. It is a dependent of the job.
 
     Raises:
         LaunchError: The code was not packed, or is too large.
     """
-    source = job.code_source
-    if source is None or source.bucket:
+    if source.bucket:
         return []
     try:
         archive = code_archive.read(_digest(source))

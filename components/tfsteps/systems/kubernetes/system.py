@@ -127,7 +127,8 @@ class KubernetesSystem:
 
     def spec_problems(self, job: TrainingJob) -> list[Problem]:
         """Return what the kind does not support. `start` checks the cluster itself."""
-        return [*_output_dir(job), *self._kind.spec_problems(job), *code.spec_problems(job), *gpu_problems(job)]
+        of_code = code.spec_problems(job) if job.code else []
+        return [*_output_dir(job), *self._kind.spec_problems(job), *of_code, *gpu_problems(job)]
 
     def with_settings(self, job: TrainingJob, options: Options) -> TrainingJob:
         """Return the job with the platform's settings; an earlier launcher's job is recognized by `job`, without them.
@@ -368,13 +369,16 @@ class KubernetesSystem:
         return f"the {kind} was not created" if self._absent else f"whether the {kind} exists is not known"
 
     def _rendered(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> RenderedJob:
-        rendered = self._kind.render(code.with_code(job, identity), identity, places, namespace)
-        recognized = msgspec.structs.replace(
-            self.cluster.unset or job, code=job.code
-        )  # settings come before it is packed
-        recognized = code.with_code(without_step_variables(recognized), identity)
+        unset = without_step_variables(self.cluster.unset or job)
+        # settings come before the code is packed
+        started, recognized = job, msgspec.structs.replace(unset, code=job.code)
+        config_maps: list[dict[str, Any]] = []
+        if source := job.code_source:
+            started, recognized = (code.with_code(one, source, identity) for one in (started, recognized))
+            config_maps = code.config_maps(job, source, identity, namespace)
+        rendered = self._kind.render(started, identity, places, namespace)
         digest = spec_hash(self._kind.render(recognized, identity, places, namespace).content)
-        dependents = [*rendered.dependents, *code.config_maps(job, identity, namespace)]  # the hash has their name
+        dependents = [*rendered.dependents, *config_maps]  # the hash has their name
         rendered = msgspec.structs.replace(rendered, dependents=dependents)
         unfinished = {UNFINISHED: "its dependents"} if rendered.dependents else {}
         rendered.annotations.update({SPEC_HASH: digest, **annotations(job), **unfinished})

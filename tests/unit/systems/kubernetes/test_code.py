@@ -128,8 +128,8 @@ def test_the_hash_of_the_job_is_that_of_its_code(system, folder):
 
 def test_the_config_map_is_immutable_and_of_one_attempt(folder):
     job = job_of(folder)
-    [config_map] = code.config_maps(job, IDENTITY, "ns")
-    [of_next] = code.config_maps(job, msgspec.structs.replace(IDENTITY, attempt=3), "ns")
+    [config_map] = code.config_maps(job, job.code_source, IDENTITY, "ns")
+    [of_next] = code.config_maps(job, job.code_source, msgspec.structs.replace(IDENTITY, attempt=3), "ns")
     assert config_map["immutable"] is True
     assert config_map["metadata"]["labels"] == IDENTITY.labels()
     assert config_map["metadata"]["name"] != of_next["metadata"]["name"]
@@ -137,7 +137,8 @@ def test_the_config_map_is_immutable_and_of_one_attempt(folder):
 
 
 def test_the_config_map_has_the_labels_of_the_job(folder):
-    [config_map] = code.config_maps(job_of(folder, labels={"run-id": "7f", "task-id": "12"}), IDENTITY, "ns")
+    job = job_of(folder, labels={"run-id": "7f", "task-id": "12"})
+    [config_map] = code.config_maps(job, job.code_source, IDENTITY, "ns")
     assert config_map["metadata"]["labels"] == {"run-id": "7f", "task-id": "12", **IDENTITY.labels()}
 
 
