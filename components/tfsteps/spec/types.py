@@ -363,6 +363,11 @@ class TrainingJob(_Base, frozen=True):
         }
 
     @property
+    def replicas(self) -> int:
+        """The number of replicas of all roles, the evaluator's included."""
+        return sum(role.replicas for _, role in self.roles.items())
+
+    @property
     def code_source(self) -> CodeSource | None:
         """The files of the program; None = the image, or the job file's folder, has them."""
         return CodeSource(folder=self.code) if isinstance(self.code, str) else self.code

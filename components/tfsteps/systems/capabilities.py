@@ -5,6 +5,7 @@ so that the page and the product cannot differ.
 """
 
 import enum
+import functools
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -38,24 +39,17 @@ class Capability(msgspec.Struct, frozen=True):
     uses: Uses | None = None
 
 
-def native(note: str) -> Capability:
-    """Return a capability that the job system has itself."""
-    return Capability(Level.NATIVE, note)
+native = functools.partial(Capability, Level.NATIVE)
+"""A capability that the job system has itself."""
 
+done = functools.partial(Capability, Level.DONE)
+"""A capability that tfsteps adds to the job system."""
 
-def done(note: str) -> Capability:
-    """Return a capability that tfsteps adds to the job system."""
-    return Capability(Level.DONE, note)
+refused = functools.partial(Capability, Level.REFUSED)
+"""A capability that is not supported: a job that uses it is refused with the reason and the fix."""
 
-
-def refused(reason: str, fix: str, uses: Uses | None = None) -> Capability:
-    """Return a capability that is not supported: a job that uses it is refused with the reason and the fix."""
-    return Capability(Level.REFUSED, reason, fix, uses)
-
-
-def unused(reason: str, fix: str = "", uses: Uses | None = None) -> Capability:
-    """Return a capability that is not supported: the job runs without it, and a warning says why."""
-    return Capability(Level.UNUSED, reason, fix, uses)
+unused = functools.partial(Capability, Level.UNUSED)
+"""A capability that is not supported: the job runs without it, and a warning says why."""
 
 
 def spec_problems(job: TrainingJob, capabilities: Mapping[str, Capability]) -> list[Problem]:

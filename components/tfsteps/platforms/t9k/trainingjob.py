@@ -214,8 +214,8 @@ def _replica_spec(
     container = container_of(pod, CONTAINER)
     if container.get("command"):
         container["command"] = run_mode.corrected_command(job, role, container["command"])
-    if _grouped(job):
-        pod = gang.gang_pod(pod, job, job_name)
+    if job.gang and _grouped(job):
+        pod = gang.gang_pod(pod, job.gang, job_name)
     return {"type": name, "replicas": role.replicas, "restartPolicy": restart_policy(role), "template": pod}
 
 

@@ -11,7 +11,6 @@ import msgspec
 
 from tfsteps.runs.identity import short_hash
 from tfsteps.spec import RoleName, TrainingJob
-from tfsteps.systems.kubernetes.render.pod_template import is_alone
 
 Api = Literal["tensorflow.org", "kubeflow.org"]
 Type = Literal["MASTER", "WORKER", "PS"]
@@ -78,6 +77,6 @@ def hosts(job: TrainingJob, api: Api, name: str, port: int, *, by_type: bool) ->
     addresses: dict[str, list[str]] = {}
     for part in parts(job, api):
         stem = f"{name}-{part.type.lower()}-{runtime_id(name)}"
-        names = ["localhost"] if is_alone(job) else [f"{stem}-{i}" for i in range(part.replicas)]
+        names = ["localhost"] if job.replicas == 1 else [f"{stem}-{i}" for i in range(part.replicas)]
         addresses.setdefault(part.type.lower() if by_type else part.role, []).extend(f"{host}:{port}" for host in names)
     return addresses

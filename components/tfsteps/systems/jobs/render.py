@@ -19,7 +19,6 @@ from tfsteps.systems.kubernetes.render.pod_template import (
     PORT,
     ROLE_LABEL,
     cluster_hosts,
-    is_alone,
     pod_template,
     tf_config,
 )
@@ -98,11 +97,11 @@ class Rendering(msgspec.Struct, frozen=True, dict=True):
             self.job, name, role, identity=self.identity, places=self.places, gpu_label=label, more_env=env
         )
         template["metadata"]["labels"][JOB] = self._name
-        if not is_alone(self.job):
+        if self.job.replicas > 1:
             template["spec"]["subdomain"] = self._name
         if self.options.priority_class:
             template["spec"]["priorityClassName"] = self.options.priority_class
-        return gang.gang_pod(template, self.job, self._name)
+        return gang.gang_pod(template, self.job.gang, self._name) if self.job.gang else template
 
     @property
     def _hosts(self) -> dict[RoleName, list[str]]:
@@ -114,7 +113,7 @@ class Rendering(msgspec.Struct, frozen=True, dict=True):
 
     def _service(self) -> Iterator[dict[str, Any]]:
         """Yield the headless Service that gives the pods host names, before they are ready."""
-        if is_alone(self.job):
+        if self.job.replicas == 1:
             return
         metadata = {"name": self._name, "namespace": self.namespace, "labels": self._labels}
         spec = {

@@ -77,7 +77,9 @@ class JobSet(BaseJobKind):
         jobs = []
         for role_name, role in job.resolved_roles().items():
             env = [dict(indexed_job.INDEX_ENV), {"name": "TF_CONFIG", "value": tf_config(role_name, hosts)}]
-            pod = gang.gang_pod(template(role_name, role, more_env=env), job, name)
+            pod = template(role_name, role, more_env=env)
+            if job.gang:
+                pod = gang.gang_pod(pod, job.gang, name)
             own = _without_restarts(role) if role_name in _together(job, options) else role
             jobs.append(_replicated_job(job, role_name, own, _prioritized(pod, options)))
         manifest: dict[str, Any] = {

@@ -3,7 +3,6 @@
 Facts and traps: kubeflow/training-operator 1.8 and 1.9, and their observed behaviour on a cluster.
 """
 
-import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ from tfsteps.kube.resource import Resource
 from tfsteps.runs.events import ReplicaName, State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
-from tfsteps.spec import Problem, ResolvedRole, RoleName, TrainingJob, options_of
+from tfsteps.spec import Problem, RoleName, TrainingJob, options_of
 from tfsteps.systems.kubeflow.capabilities import CAPABILITIES
 from tfsteps.systems.kubeflow.options import KubeflowOptions
 from tfsteps.systems.kubernetes.job_kind import (
@@ -25,11 +24,10 @@ from tfsteps.systems.kubernetes.job_kind import (
 from tfsteps.systems.kubernetes.permissions import Permission
 from tfsteps.systems.kubernetes.preflight.references import QUEUE_LABEL
 from tfsteps.systems.kubernetes.render import gang
-from tfsteps.systems.kubernetes.render.command_wrapper import needs_correction, uncorrected
+from tfsteps.systems.kubernetes.render.command_wrapper import container_of, needs_correction, uncorrected
 from tfsteps.systems.kubernetes.render.pod_template import (
     CONTAINER,
     cluster_hosts,
-    is_alone,
     pod_template,
     restart_policy,
     tf_config,
@@ -39,6 +37,10 @@ _TYPES: dict[RoleName, str] = {"chief": "Chief", "worker": "Worker", "ps": "PS",
 _LABEL = "training.kubeflow.org/"
 _NAME = 63  # of a pod, which is also a Service and a host
 _CORRECTED = "TFSTEPS_TF_CONFIG"
+_INDEX: dict[str, Any] = {
+    "name": "TFSTEPS_INDEX",
+    "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{_LABEL}replica-index']"}},
+}
 _LIMITS = {  # by words of the condition's message: its reason is the same for every failure
     "reached the specified backoff limit": "BackoffLimitExceeded",
     "active longer than specified deadline": "DeadlineExceeded",
@@ -71,13 +73,23 @@ class TFJob(BaseJobKind):
         name = identity.job_name(job.name, self.name_limit(job))
         domain = f"{namespace}.svc" + (f".{options.service_host}" if options.service_host else "")
         hosts = cluster_hosts(job, lambda role, index: f"{name}-{role}-{index}.{domain}")  # the operator's Services
-        template = functools.partial(pod_template, job, identity=identity, places=places, gpu_label=options.gpu_label)
-        replicas = {
-            _TYPES[role_name]: _replica_spec(
-                job, name, role, template(role_name, role, more_env=_env(job, role_name, hosts))
-            )
-            for role_name, role in job.resolved_roles().items()
-        }
+        # the operator sets no TF_CONFIG if there is only one replica, and one that hangs if there are ps and evaluator
+        ours = "TF_CONFIG" if job.replicas == 1 else _CORRECTED if needs_correction(job) else ""
+        replicas: dict[str, Any] = {}
+        for role_name, role in job.resolved_roles().items():
+            env = [dict(_INDEX)]
+            if ours:
+                env.append({"name": ours, "value": tf_config(role_name, hosts)})
+            template = pod_template(job, role_name, role, identity, places, gpu_label=options.gpu_label, more_env=env)
+            if ours == _CORRECTED:
+                container = container_of(template, CONTAINER)
+                container["command"] = ["env", f"TF_CONFIG=$({_CORRECTED})", *container["command"]]
+            pod = gang.gang_pod(template, job.gang, name) if job.gang else template
+            replicas[_TYPES[role_name]] = {
+                "replicas": role.replicas,
+                "restartPolicy": restart_policy(role),
+                "template": pod,
+            }
         spec: dict[str, Any] = {"runPolicy": _run_policy(job, options), "tfReplicaSpecs": replicas}
         if job.success == "all_workers":
             spec["successPolicy"] = "AllWorkers"
@@ -98,7 +110,7 @@ class TFJob(BaseJobKind):
 
     def permissions(self, job: TrainingJob) -> list[Permission]:
         """Return the permissions for a gang: to create its PodGroup, and to annotate the job once it exists."""
-        return gang.permissions(job) if job.gang else []
+        return gang.permissions(job)
 
     # --- the job's pods
 
@@ -170,28 +182,12 @@ def _run_policy(job: TrainingJob, options: KubeflowOptions) -> dict[str, Any]:
         "minAvailable": options.min_available,
         "scheduleTimeoutSeconds": options.schedule_timeout and round(options.schedule_timeout),
     }
-    if policy_fields := {key: value for key, value in scheduling.items() if value} | gang.scheduling_policy(job):
+    policy_fields = {key: value for key, value in scheduling.items() if value}
+    if job.gang:
+        policy_fields |= gang.scheduling_policy(job.gang, job.replicas)
+    if policy_fields:
         policy["schedulingPolicy"] = policy_fields
     return policy
-
-
-def _replica_spec(job: TrainingJob, name: str, role: ResolvedRole, template: dict[str, Any]) -> dict[str, Any]:
-    if needs_correction(job):
-        container = next(item for item in template["spec"]["containers"] if item["name"] == CONTAINER)
-        container["command"] = ["env", f"TF_CONFIG=$({_CORRECTED})", *container["command"]]
-    pod = gang.gang_pod(template, job, name)
-    return {"replicas": role.replicas, "restartPolicy": restart_policy(role), "template": pod}
-
-
-def _env(job: TrainingJob, name: RoleName, hosts: dict[RoleName, list[str]]) -> list[dict[str, Any]]:
-    """Return the variables that differ between a role's replicas.
-
-    The operator sets no TF_CONFIG if there is only one replica.
-    """
-    field = f"metadata.labels['{_LABEL}replica-index']"
-    index = {"name": "TFSTEPS_INDEX", "valueFrom": {"fieldRef": {"fieldPath": field}}}
-    ours = "TF_CONFIG" if is_alone(job) else _CORRECTED if needs_correction(job) else ""
-    return [index, {"name": ours, "value": tf_config(name, hosts)}] if ours else [index]
 
 
 def _verdict_of(condition: Mapping[str, Any], state: State) -> Verdict:

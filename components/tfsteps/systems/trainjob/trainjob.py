@@ -59,7 +59,7 @@ class TrainJob(BaseJobKind):
 
     def name_limit(self, job: TrainingJob) -> int:
         """Return the length limit of the job's name: `<name>-node-0-<rank>-<random>` is the name of a pod."""
-        return _NAME - len(f"-{CONTAINER}-0-{_replicas(job) - 1}-12345")
+        return _NAME - len(f"-{CONTAINER}-0-{job.replicas - 1}-12345")
 
     def permissions(self, _job: TrainingJob) -> list[Permission]:
         """Return the permissions to see which pods are the job's, and to label them: Trainer does not."""
@@ -86,7 +86,7 @@ class TrainJob(BaseJobKind):
             variable for name, role in job.roles.items() for variable in ranks.sources(name, role, template(name))
         ]
         trainer = {
-            "numNodes": _replicas(job),
+            "numNodes": job.replicas,
             "image": container["image"],
             "args": arguments,
             "env": [*_env(container, roles), *role_variables],
@@ -194,10 +194,6 @@ class TrainJob(BaseJobKind):
         if item["spec"].get("suspend"):
             return Verdict(held["Suspended"])
         return Verdict(State.PENDING, "Created" if (item.get("status") or {}).get("conditions") else "")
-
-
-def _replicas(job: TrainingJob) -> int:
-    return sum(role.replicas for _, role in job.roles.items())
 
 
 def _template(

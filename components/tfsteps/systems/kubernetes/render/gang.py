@@ -25,7 +25,7 @@ _ECHOES = (
 
 def spec_problems(job: TrainingJob) -> list[Problem]:
     """Return why the job's gang would never start, or not start together."""
-    gang, replicas = job.gang, _replicas(job)
+    gang, replicas = job.gang, job.replicas
     result = []
     if gang and gang.scheduler == _VOLCANO:
         result.append(
@@ -64,7 +64,7 @@ def pod_group(job: TrainingJob, name: str, namespace: str, labels: Mapping[str, 
         labels: Put on the group.
     """
     gang = job.gang or Gang()
-    spec: dict[str, Any] = {"minMember": gang.min_available or _replicas(job)}
+    spec: dict[str, Any] = {"minMember": gang.min_available or job.replicas}
     if gang.timeout is not None:
         spec["scheduleTimeoutSeconds"] = _seconds(gang.timeout)
     return {
@@ -75,40 +75,32 @@ def pod_group(job: TrainingJob, name: str, namespace: str, labels: Mapping[str, 
     }
 
 
-def gang_pod(template: Mapping[str, Any], job: TrainingJob, name: str) -> dict[str, Any]:
-    """Return a pod template as a member of the group called `name`; unchanged if the job has no `gang`."""
-    if job.gang is None:
-        return dict(template)
+def gang_pod(template: Mapping[str, Any], gang: Gang, name: str) -> dict[str, Any]:
+    """Return a pod template as a member of the group called `name`."""
     metadata = dict(template.get("metadata") or {})
     metadata["labels"] = {**(metadata.get("labels") or {}), POD_GROUP_LABEL: name}
     return {
         **template,
         "metadata": metadata,
-        "spec": {**template["spec"], "schedulerName": job.gang.scheduler},
+        "spec": {**template["spec"], "schedulerName": gang.scheduler},
     }
 
 
-def scheduling_policy(job: TrainingJob) -> dict[str, Any]:
-    """Return the fields of `runPolicy.schedulingPolicy` for the job's gang; empty = no gang.
+def scheduling_policy(gang: Gang, replicas: int) -> dict[str, Any]:
+    """Return the fields of `runPolicy.schedulingPolicy` for the gang of a job with this many replicas.
 
     The training operator, if started with `--gang-scheduler-name`, manages the PodGroup with the job's name itself,
     and takes its numbers from these fields.
     """
-    if job.gang is None:
-        return {}
-    timeout = {} if job.gang.timeout is None else {"scheduleTimeoutSeconds": _seconds(job.gang.timeout)}
+    timeout = {} if gang.timeout is None else {"scheduleTimeoutSeconds": _seconds(gang.timeout)}
     # Without `minResources` the operator sets it. Then a group that did not fit is retried only after five minutes,
     # not when room comes: the plugin does not watch for pods that end.
-    return {"minAvailable": job.gang.min_available or _replicas(job), "minResources": {}, **timeout}
+    return {"minAvailable": gang.min_available or replicas, "minResources": {}, **timeout}
 
 
 def repeats_gang_failure(message: str) -> bool:
     """Tell whether a waiting pod's message only repeats that another pod of its gang did not fit."""
     return any(text in message for text in _ECHOES)
-
-
-def _replicas(job: TrainingJob) -> int:
-    return sum(role.replicas for _, role in job.roles.items())
 
 
 def _seconds(duration: float) -> int:

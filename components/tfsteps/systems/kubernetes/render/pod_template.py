@@ -59,6 +59,16 @@ def pod_template(
     if need.shared_memory:
         mounts.append({"name": "shared-memory", "mountPath": _SHARED_MEMORY})
         sources.append({"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": need.shared_memory}})
+    ours = {  # the variables of docs/design.md that are the same for all replicas of a role
+        "TFSTEPS_RUN_ID": identity.run,
+        "TFSTEPS_TASK": identity.task,
+        "TFSTEPS_ATTEMPT": str(identity.attempt),
+        "TFSTEPS_ROLE": name,
+        "TFSTEPS_OUTPUT_DIR": places.output,
+        "TFSTEPS_MODEL_DIR": places.model,
+        "TFSTEPS_LOG_DIR": places.logs,
+        "PYTHONUNBUFFERED": "1",
+    }
     container = {
         "name": CONTAINER,
         "image": role.image,
@@ -66,7 +76,7 @@ def pod_template(
         "command": list(role.command),
         "args": list(role.args),
         "workingDir": role.working_dir,
-        "env": [*_tfsteps_env(name, identity, places), *more_env, *_env(role.env)],
+        "env": [*({"name": key, "value": escaped(value)} for key, value in ours.items()), *more_env, *_env(role.env)],
         "resources": _resources(need),
         "volumeMounts": mounts,
     }
@@ -84,7 +94,10 @@ def pod_template(
         "annotations": {_ISTIO: "false", **job.annotations},
     }
     rendered = {"metadata": _filled(metadata), "spec": _filled(spec)}
-    return merged(merged(rendered, job.pod), role.pod)
+    for patch in (job.pod, role.pod):
+        if patch:
+            rendered = merged(rendered, patch)
+    return rendered
 
 
 _ADD_IMAGE = (
@@ -141,17 +154,12 @@ def tf_config(name: RoleName, hosts: Mapping[Any, Sequence[str]]) -> str:
     return json.dumps(config).replace('"INDEX"', "$(TFSTEPS_INDEX)")
 
 
-def is_alone(job: TrainingJob) -> bool:
-    """Tell whether a job has a single replica, the evaluator counted."""
-    return sum(role.replicas for _, role in job.roles.items()) == 1
-
-
 def cluster_hosts(job: TrainingJob, host: Callable[[RoleName, int], str]) -> dict[RoleName, list[str]]:
     """Return `host:port` of each replica in TF_CONFIG's cluster: all but the evaluator.
 
     The only replica of a job has no peer, and is at localhost: it needs neither a Service nor its name in the DNS.
     """
-    alone = is_alone(job)
+    alone = job.replicas == 1
     return {
         name: [f"{'localhost' if alone else host(name, index)}:{PORT}" for index in range(role.replicas)]
         for name, role in job.roles.items()
@@ -187,22 +195,6 @@ def _merged_by_key(under: list[dict[str, Any]], over: list[dict[str, Any]], key:
 def _filled(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Drop fields without a value: None, empty texts, lists and mappings."""
     return {key: value for key, value in fields.items() if value is not None and value not in ("", [], {})}
-
-
-def _tfsteps_env(role: RoleName, identity: Identity, places: OutputPaths) -> Iterator[dict[str, Any]]:
-    """Yield the variables of docs/design.md that are the same for all replicas of a role."""
-    values = {
-        "TFSTEPS_RUN_ID": identity.run,
-        "TFSTEPS_TASK": identity.task,
-        "TFSTEPS_ATTEMPT": str(identity.attempt),
-        "TFSTEPS_ROLE": role,
-        "TFSTEPS_OUTPUT_DIR": places.output,
-        "TFSTEPS_MODEL_DIR": places.model,
-        "TFSTEPS_LOG_DIR": places.logs,
-        "PYTHONUNBUFFERED": "1",
-    }
-    for name, value in values.items():
-        yield {"name": name, "value": escaped(value)}
 
 
 def _env(variables: Mapping[str, str | EnvSource]) -> Iterator[dict[str, Any]]:

@@ -37,25 +37,22 @@ def test_the_group_and_what_an_operator_makes_of_it(fields, expected, policy):
         "metadata": {"name": "j-1", "namespace": "ml", "labels": {"a": "b"}},
         "spec": expected,
     }
-    assert gang.scheduling_policy(job(gang=fields)) == {**policy, "minResources": {}}
+    assert gang.scheduling_policy(job(gang=fields).gang, 4) == {**policy, "minResources": {}}
 
 
 def test_a_pod_of_a_gang():
     template = {"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}}, "spec": {"containers": []}}
-    assert gang.gang_pod(template, job(gang={}), "j-1") == {
+    assert gang.gang_pod(template, job(gang={}).gang, "j-1") == {
         "metadata": {"labels": {"a": "b", "scheduling.x-k8s.io/pod-group": "j-1"}, "annotations": {"c": "d"}},
         "spec": {"containers": [], "schedulerName": "scheduler-plugins-scheduler"},
     }
     assert template["metadata"]["labels"] == {"a": "b"}, "the argument is left alone"
-    other = gang.gang_pod({"spec": {}}, job(gang={"scheduler": "mine"}), "j-1")
+    other = gang.gang_pod({"spec": {}}, job(gang={"scheduler": "mine"}).gang, "j-1")
     assert other["spec"] == {"schedulerName": "mine"}
 
 
-def test_without_a_gang_nothing_changes():
-    template = {"metadata": {}, "spec": {"containers": []}}
-    alone = job()
-    assert gang.gang_pod(template, alone, "j-1") == template
-    assert (gang.scheduling_policy(alone), gang.permissions(alone), gang.spec_problems(alone)) == ({}, [], [])
+def test_without_a_gang_there_is_no_permission_and_no_problem():
+    assert (gang.permissions(job()), gang.spec_problems(job())) == ([], [])
 
 
 def test_permissions():
