@@ -6,8 +6,10 @@ python -m benchmarks.structure [--at COMMIT] [--peers]
 package registry, each in a folder of its own that is removed afterwards.
 
 A jump is a function or module of the package that is entered for the first time on a walk: each is a place that a
-reader has to find. Classes that an import defines are none. Two walks are run: from a job file to the object that is
-created for it, and a whole local run.
+reader has to find. Classes that an import defines are none. Four walks are run: from a job file to the object that is
+created for it, a whole local run, from the verdict on a failed job to the exit code of its step, and from the eviction
+of a launcher to the decision about its job. The last two begin at a function, and are followed on the small API servers
+of the tests.
 """
 
 import argparse
@@ -27,28 +29,48 @@ PACKAGES = pathlib.PurePath("components/tfsteps")
 PEERS = {"kopf": "kopf", "torchx": "torchx", "hera": "hera", "httpx": "httpx"}
 """Import names of peers, and how the registry names them."""
 
+
+class Walk(NamedTuple):
+    """A walk through the code.
+
+    Attributes:
+        program: The module that is run.
+        arguments: Its arguments; JOB is a job file.
+        begins: The function at which it begins; empty = at the start of the program.
+    """
+
+    program: str
+    arguments: list[str]
+    begins: str = ""
+
+
 WALKS = {
-    "job file to object": ["run", "JOB", "--dry-run", "--on", "kubernetes"],
-    "local run": ["run", "JOB", "--on", "local"],
+    "job file to object": Walk("tfsteps.cli", ["run", "JOB", "--dry-run", "--on", "kubernetes"]),
+    "local run": Walk("tfsteps.cli", ["run", "JOB", "--on", "local"]),
+    "verdict to exit code": Walk("benchmarks.walk_jobs", ["verdict"], "TFJob.verdict"),
+    "evict to decision": Walk("benchmarks.walk_jobs", ["evict"], "KubernetesJob.stop"),
 }
+_LONGEST_SECONDS = 120.0  # a walk takes seconds
 _JOB = {"name": "walk", "image": "a:1", "command": ["echo", "up"], "roles": {"worker": {"replicas": 2}}}
 _WALKER = """
 import atexit, sys, threading
-package, record = sys.argv.pop(1), sys.argv.pop(1)
-seen = set()
+package, record, begins, program = (sys.argv.pop(1) for _ in range(4))
+seen, begun = set(), [not begins]
 def entered(frame, event, argument):
     code = frame.f_code
     body = code.co_flags & 2  # of a function: those of modules and classes have no locals of their own
     if event == "call" and body and package in code.co_filename and not code.co_name.startswith("<"):
-        seen.add((code.co_filename.rpartition(package)[2], code.co_qualname))
+        begun[0] = begun[0] or code.co_qualname == begins
+        if begun[0]:
+            seen.add((code.co_filename.rpartition(package)[2], code.co_qualname))
 def write():
     sys.setprofile(None)
     open(record, "w").write("\\n".join("\\t".join(place) for place in sorted(seen)))
 atexit.register(write)
 threading.setprofile(entered)
 sys.setprofile(entered)
-from tfsteps.cli import main
-sys.exit(main())
+import importlib
+sys.exit(importlib.import_module(program).main())
 """
 
 
@@ -130,23 +152,30 @@ def _imports(name: str, file: pathlib.Path, tree: ast.Module, known: dict[str, p
                         yield target
 
 
-def walk(tree: pathlib.Path, arguments: list[str]) -> Jumps:
-    """Run the command in the source tree of a commit, and return what it entered.
+def walk(tree: pathlib.Path, chosen: Walk) -> Jumps | None:
+    """Walk through the source tree of a commit, and return what was entered; None = that commit cannot be walked.
 
-    Raises:
-        SystemExit: The command failed.
+    The program of the walk and the tests' API servers are those of the files as they are.
     """
     with tempfile.TemporaryDirectory() as folder:
         job, record = pathlib.Path(folder, "job.json"), pathlib.Path(folder, "record")
         job.write_text(json.dumps(_JOB))
-        given = [str(job) if argument == "JOB" else argument for argument in arguments]
-        env = {**os.environ, "PYTHONPATH": str(tree / PACKAGES.parent), "TFSTEPS_HOME": folder, "KUBECONFIG": ""}
-        command = [sys.executable, "-c", _WALKER, f"{PACKAGES}/", str(record), *given]
-        done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
+        given = [str(job) if argument == "JOB" else argument for argument in chosen.arguments]
+        path = os.pathsep.join([str(tree / PACKAGES.parent), str(ROOT)])
+        env = {**os.environ, "PYTHONPATH": path, "TFSTEPS_HOME": folder, "KUBECONFIG": ""}
+        command = [sys.executable, "-c", _WALKER, f"{PACKAGES}/", str(record), chosen.begins, chosen.program, *given]
+        try:
+            done = subprocess.run(
+                command, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=_LONGEST_SECONDS
+            )
+        except subprocess.TimeoutExpired:  # which ends it by SIGKILL
+            print(f"{' '.join(chosen.arguments)} took longer than {_LONGEST_SECONDS:.0f} s", file=sys.stderr)
+            return None
         if done.returncode:
-            raise SystemExit(f"{' '.join(arguments)} failed with exit code {done.returncode}:\n{done.stderr[-2000:]}")
+            print(f"{' '.join(chosen.arguments)} failed:\n{done.stderr[-2000:]}", file=sys.stderr)
+            return None
         places = [line.split("\t") for line in record.read_text().splitlines()]
-    return Jumps(len(places), len({module for module, _ in places}))
+    return Jumps(len(places), len({module for module, _ in places})) if places else None
 
 
 def main() -> None:
@@ -171,10 +200,11 @@ def main() -> None:
                 subprocess.run([pathlib.Path(sys.executable).parent / install[0], *install[1:]], check=True)
                 _print_row(name, measure(target / name))
             print("\n| walk | in | functions | modules |\n|---|---|---|---|")
-            for what, arguments in WALKS.items():
+            for what, chosen in WALKS.items():
                 for name, tree in trees.items():
-                    jumps = walk(tree, arguments)
-                    print(f"| {what} | {name} | {jumps.functions} | {jumps.modules} |")
+                    jumps = walk(tree, chosen)
+                    cells = f"{jumps.functions} | {jumps.modules}" if jumps else "not measured | not measured"
+                    print(f"| {what} | {name} | {cells} |")
         finally:
             if args.at:
                 subprocess.run(["git", "worktree", "remove", "--force", earlier], cwd=ROOT, check=True)
