@@ -37,7 +37,7 @@ def job_and_roles(job: TrainingJob) -> Iterator[tuple[Path, Role | TrainingJob]]
 _UNSET = TrainingJob(name="", roles=Roles())
 
 
-class Fields(msgspec.Struct, frozen=True):
+class FieldUses(msgspec.Struct, frozen=True):
     """Finds the fields of a job and its roles that are set: a `Uses` made of data.
 
     Attributes:
@@ -111,7 +111,7 @@ class Feature(msgspec.Struct, frozen=True):
 
     Attributes:
         title: The user's name for it.
-        job: Fields of a job file that use it, as an example; empty = every job, or a command, uses it.
+        job: FieldUses of a job file that use it, as an example; empty = every job, or a command, uses it.
         uses: Finds the fields that use it.
         refusal: The problem with such a field if a job system refuses it; the reason follows.
     """
@@ -125,20 +125,20 @@ class Feature(msgspec.Struct, frozen=True):
 _WORKERS = {"worker": {"replicas": 2}}
 
 FEATURES: Mapping[str, Feature] = {
-    "chief": Feature("a chief", {"roles": {"chief": {}, **_WORKERS}}, Fields(["roles.chief"], of_roles=False)),
-    "worker": Feature("several workers", {"roles": _WORKERS}, Fields(["roles.worker"], of_roles=False)),
+    "chief": Feature("a chief", {"roles": {"chief": {}, **_WORKERS}}, FieldUses(["roles.chief"], of_roles=False)),
+    "worker": Feature("several workers", {"roles": _WORKERS}, FieldUses(["roles.worker"], of_roles=False)),
     "ps": Feature(
         "parameter servers",
         {"roles": {"chief": {}, "ps": {"replicas": 2}, **_WORKERS}},
-        Fields(["roles.ps"], of_roles=False),
+        FieldUses(["roles.ps"], of_roles=False),
     ),
     "evaluator": Feature(
         "an evaluator beside the cluster",
         {"roles": {"chief": {}, **_WORKERS, "evaluator": {}}},
-        Fields(["roles.evaluator"], of_roles=False),
+        FieldUses(["roles.evaluator"], of_roles=False),
     ),
     "entrypoint": Feature("the image's own program", {"command": []}, no_commands, refusal="is missing"),
-    "code": Feature("the program's files, without an image of their own", {"code": "."}, Fields(["code"])),
+    "code": Feature("the program's files, without an image of their own", {"code": "."}, FieldUses(["code"])),
     "role_templates": Feature(
         "roles with an image, command, variables and resources of their own",
         {
@@ -147,7 +147,7 @@ FEATURES: Mapping[str, Feature] = {
                 "worker": {"env": {"BATCH": "8"}},
             }
         },
-        Fields(["image", "command", "env", "resources"], of_job=False),
+        FieldUses(["image", "command", "env", "resources"], of_job=False),
     ),
     "restart_never": Feature("`restart: never`", {"restart": "never"}, functools.partial(_restarts, "never")),
     "restart_on_failure": Feature(
@@ -158,20 +158,24 @@ FEATURES: Mapping[str, Feature] = {
         "`restart: exit_code`", {"restart": "exit_code"}, functools.partial(_restarts, "exit_code")
     ),
     "backoff_limit": Feature(
-        "a limit of restarts", {"restart": "exit_code", "backoff_limit": 5}, Fields(["backoff_limit"], of_roles=False)
+        "a limit of restarts",
+        {"restart": "exit_code", "backoff_limit": 5},
+        FieldUses(["backoff_limit"], of_roles=False),
     ),
     "role_backoff_limit": Feature(
         "a limit of restarts for one role",
         {"roles": {"chief": {}, "worker": {"backoff_limit": 7}}, "restart": "on_failure"},
-        Fields(["backoff_limit"], of_job=False),
+        FieldUses(["backoff_limit"], of_job=False),
     ),
     "success_chief": Feature(
-        "the chief, or worker 0, decides", {"roles": _WORKERS, "success": "chief"}, Fields(["success"], equal="chief")
+        "the chief, or worker 0, decides",
+        {"roles": _WORKERS, "success": "chief"},
+        FieldUses(["success"], equal="chief"),
     ),
     "success_all_workers": Feature(
         "all workers must succeed",
         {"roles": _WORKERS, "success": "all_workers"},
-        Fields(["success"], equal="all_workers"),
+        FieldUses(["success"], equal="all_workers"),
     ),
     "tf_config": Feature("TF_CONFIG"),
     "env_sources": Feature(
@@ -188,55 +192,57 @@ FEATURES: Mapping[str, Feature] = {
     "volumes": Feature(
         "volumes",
         {"volumes": [{"pvc": "data", "mount": "/data"}, {"empty_dir": "1Gi", "mount": "/scratch"}]},
-        Fields(["volumes"]),
+        FieldUses(["volumes"]),
     ),
     "pod_settings": Feature(
         "annotations, a ServiceAccount and how images are pulled",
         {"annotations": {"note": "x"}, "service_account": "trainer", "image_pull_secrets": ["hub"]},
-        Fields(["annotations", "service_account", "image_pull_secrets", "image_pull_policy"]),
+        FieldUses(["annotations", "service_account", "image_pull_secrets", "image_pull_policy"]),
     ),
-    "cpu": Feature("CPUs", {"resources": {"cpu": 2}}, Fields(["resources.cpu", "resources.limits.cpu"])),
+    "cpu": Feature("CPUs", {"resources": {"cpu": 2}}, FieldUses(["resources.cpu", "resources.limits.cpu"])),
     "memory": Feature(
-        "memory", {"resources": {"memory": "2Gi"}}, Fields(["resources.memory", "resources.limits.memory"])
+        "memory", {"resources": {"memory": "2Gi"}}, FieldUses(["resources.memory", "resources.limits.memory"])
     ),
     "shared_memory": Feature(
         "a size of /dev/shm",
         {"resources": {"memory": "2Gi", "shared_memory": "1Gi"}},
-        Fields(["resources.shared_memory"]),
+        FieldUses(["resources.shared_memory"]),
     ),
     "placement": Feature(
         "node selectors and tolerations",
         {"node_selector": {"disk": "ssd"}, "tolerations": [{"key": "gpu", "operator": "Exists"}]},
-        Fields(["node_selector", "tolerations"]),
+        FieldUses(["node_selector", "tolerations"]),
     ),
-    "pod_patch": Feature("a patch of the pods", {"pod": {"spec": {"hostNetwork": True}}}, Fields(["pod"])),
-    "gpu": Feature("GPUs", {"resources": {"gpu": 2}}, Fields(["resources.gpu"])),
-    "gpu_type": Feature("a model of GPU", {"resources": {"gpu": 1, "gpu_type": "T4"}}, Fields(["resources.gpu_type"])),
+    "pod_patch": Feature("a patch of the pods", {"pod": {"spec": {"hostNetwork": True}}}, FieldUses(["pod"])),
+    "gpu": Feature("GPUs", {"resources": {"gpu": 2}}, FieldUses(["resources.gpu"])),
+    "gpu_type": Feature(
+        "a model of GPU", {"resources": {"gpu": 1, "gpu_type": "T4"}}, FieldUses(["resources.gpu_type"])
+    ),
     "platform_gpu": Feature(
         "GPUs as the platform's settings call them: a fraction, a vendor",
         {"resources": {"gpu_fraction": 0.5}},
-        Fields(["resources.gpu_fraction", "resources.gpu_vendor"]),
+        FieldUses(["resources.gpu_fraction", "resources.gpu_vendor"]),
     ),
-    "all_gpus": Feature("all GPUs of the node", {"resources": {"all_gpus": True}}, Fields(["resources.all_gpus"])),
+    "all_gpus": Feature("all GPUs of the node", {"resources": {"all_gpus": True}}, FieldUses(["resources.all_gpus"])),
     "personal": Feature(
         "the folder of the job's creator",
         {"volumes": [{"pvc": "data", "mount": "/data", "personal": True}]},
         _personal,
         refusal="is not known",
     ),
-    "queue": Feature("a queue", {"queue": "research"}, Fields(["queue"])),
-    "cluster": Feature("another cluster than that of the step", {"cluster": "far"}, Fields(["cluster"])),
-    "priority": Feature("a priority from 0 to 100", {"queue": "research", "priority": 50}, Fields(["priority"])),
+    "queue": Feature("a queue", {"queue": "research"}, FieldUses(["queue"])),
+    "cluster": Feature("another cluster than that of the step", {"cluster": "far"}, FieldUses(["cluster"])),
+    "priority": Feature("a priority from 0 to 100", {"queue": "research", "priority": 50}, FieldUses(["priority"])),
     "gang": Feature(
-        "all replicas start together, or none", {"roles": _WORKERS, "gang": {"timeout": "2m"}}, Fields(["gang"])
+        "all replicas start together, or none", {"roles": _WORKERS, "gang": {"timeout": "2m"}}, FieldUses(["gang"])
     ),
     "deadlines": Feature(
-        "deadlines", {"deadlines": {"queue": "30m", "running": "2h", "total": "1d"}}, Fields(["deadlines"])
+        "deadlines", {"deadlines": {"queue": "30m", "running": "2h", "total": "1d"}}, FieldUses(["deadlines"])
     ),
-    "keep_for": Feature("removal some time after the end", {"keep_for": "1h"}, Fields(["keep_for"])),
-    "on_end": Feature("what is left at the end", {"on_end": "delete"}, Fields(["on_end"])),
+    "keep_for": Feature("removal some time after the end", {"keep_for": "1h"}, FieldUses(["keep_for"])),
+    "on_end": Feature("what is left at the end", {"on_end": "delete"}, FieldUses(["on_end"])),
     "on_evicted": Feature(
-        "kept for a retry when its launcher is evicted", {"on_evicted": "30m"}, Fields(["on_evicted"])
+        "kept for a retry when its launcher is evicted", {"on_evicted": "30m"}, FieldUses(["on_evicted"])
     ),
     "pause": Feature("`tfsteps pause` and `resume`"),
     "created_suspended": Feature("created suspended"),
@@ -250,8 +256,8 @@ FEATURES: Mapping[str, Feature] = {
             "output_dir": "/data/runs/{run_id}",
             "volumes": [{"pvc": "data", "mount": "/data"}],
         },
-        Fields(["tensorboard"]),
+        FieldUses(["tensorboard"]),
     ),
     "adopt": Feature("another launcher goes on with a running job"),
-    "labels": Feature("run, task and attempt on everything", {"labels": {"team": "vision"}}, Fields(["labels"])),
+    "labels": Feature("run, task and attempt on everything", {"labels": {"team": "vision"}}, FieldUses(["labels"])),
 }

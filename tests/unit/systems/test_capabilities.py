@@ -6,7 +6,7 @@ from tests.support import features
 from tfsteps import spec
 from tfsteps.systems import capabilities, registry
 from tfsteps.systems.capabilities import Level, refused, unused
-from tfsteps.systems.features import FEATURES, Fields, Use
+from tfsteps.systems.features import FEATURES, FieldUses, Use
 
 BY_DEFAULT = {"worker", "restart_never", "success_chief"}  # a job with nothing but a worker asks for these
 EXAMPLES = [name for name, feature in FEATURES.items() if feature.job]
@@ -81,12 +81,12 @@ def test_a_job_system_can_refuse_some_uses_of_a_feature():
 @pytest.mark.parametrize(
     ("uses", "more", "paths"),
     [
-        (Fields(["priority"]), {"priority": 0}, ["priority"]),
-        (Fields(["deadlines"]), {"deadlines": {"total": "7d"}}, []),
-        (Fields(["resources.gpu"]), {"resources": {"gpu": 0}, "roles": {"worker": {"resources": {"gpu": 0}}}}, []),
-        (Fields(["resources.limits.cpu"]), {"resources": {"limits": {"cpu": 2}}}, ["resources.limits.cpu"]),
-        (Fields(["backoff_limit"], of_job=False), {"restart": "always", "backoff_limit": 1}, []),
-        (Fields(["backoff_limit"], of_roles=False), {"restart": "always", "roles": {"worker": {"backoff_limit": 1}}},
+        (FieldUses(["priority"]), {"priority": 0}, ["priority"]),
+        (FieldUses(["deadlines"]), {"deadlines": {"total": "7d"}}, []),
+        (FieldUses(["resources.gpu"]), {"resources": {"gpu": 0}, "roles": {"worker": {"resources": {"gpu": 0}}}}, []),
+        (FieldUses(["resources.limits.cpu"]), {"resources": {"limits": {"cpu": 2}}}, ["resources.limits.cpu"]),
+        (FieldUses(["backoff_limit"], of_job=False), {"restart": "always", "backoff_limit": 1}, []),
+        (FieldUses(["backoff_limit"], of_roles=False), {"restart": "always", "roles": {"worker": {"backoff_limit": 1}}},
          []),
         (
             FEATURES["restart_always"].uses,

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from tfsteps.spec import TrainingJob
 from tfsteps.systems.capabilities import Capability, done, refused, unused
-from tfsteps.systems.features import Fields, Use, env_sources
+from tfsteps.systems.features import FieldUses, Use, env_sources
 
 _NO_POD = unused("replicas are processes of this machine, not pods")
 _ALL_GPUS = unused("processes see all GPUs of this machine")
@@ -40,7 +40,7 @@ CAPABILITIES: Mapping[str, Capability] = {
     "volumes": _NO_POD,
     "pod_settings": unused(
         _NO_POD.note,
-        uses=Fields(["image", "annotations", "service_account", "image_pull_secrets", "image_pull_policy"]),
+        uses=FieldUses(["image", "annotations", "service_account", "image_pull_secrets", "image_pull_policy"]),
     ),
     "cpu": unused("processes share the CPUs of this machine"),
     "memory": done("the limit of each process"),

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from tfsteps.spec import Problem, TrainingJob
 from tfsteps.spec.problems import shown
-from tfsteps.systems.features import Fields, Use, job_and_roles
+from tfsteps.systems.features import FieldUses, Use, job_and_roles
 from tfsteps.systems.kubernetes.render.command_wrapper import unexpanded
 from tfsteps.systems.kubernetes.render.pod_template import CONTAINER
 from tfsteps.systems.trainjob.overrides import VERSIONS, Version
@@ -50,7 +50,7 @@ def other_patches(job: TrainingJob, version: Version = VERSIONS[0]) -> Iterator[
 
 def unsupported(job: TrainingJob, version: Version) -> list[Use]:
     """Return the fields of a job that a TrainJob of a version cannot set, and one of the newest version can."""
-    pull_secrets = [] if "imagePullSecrets" in version.pod else Fields(["image_pull_secrets"])(job)
+    pull_secrets = [] if "imagePullSecrets" in version.pod else FieldUses(["image_pull_secrets"])(job)
     return [*pull_secrets, *other_patches(job, version)]
 
 
