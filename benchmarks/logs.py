@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from benchmarks.kubernetes import Site, cpu_seconds
 from benchmarks.measure import Row
 from tests.cluster import paths
-from tfsteps.kube.logs import PODS
+from tfsteps.kube.resource import PODS
 
 LINES = {True: 200_000, False: 1_000_000}
 BLOCK = 10_000  # lines in a tenth of a second

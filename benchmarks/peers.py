@@ -20,7 +20,7 @@ from benchmarks.kubernetes import IMAGE, Site
 from benchmarks.measure import Row
 from tests.cluster import paths
 from tfsteps.engines.argo.workflow import WORKFLOWS
-from tfsteps.kube.logs import PODS
+from tfsteps.kube.resource import PODS
 from tfsteps.kube.watch import Changed, Seen, Watch
 from tfsteps.systems.kubeflow.tfjob import TFJob
 

@@ -17,7 +17,7 @@ from tests.cluster import paths
 from tfsteps import spec
 from tfsteps.kube import access
 from tfsteps.kube.client import Api
-from tfsteps.kube.logs import PODS
+from tfsteps.kube.resource import PODS
 from tfsteps.runs.identity import MANAGED_BY, Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.systems import registry

@@ -12,8 +12,7 @@ from tests.support.waiting import LONGEST, until
 from tfsteps import argo
 from tfsteps.engines.argo.workflow import WORKFLOWS
 from tfsteps.kube.errors import ApiError
-from tfsteps.kube.logs import PODS
-from tfsteps.kube.resource import Resource
+from tfsteps.kube.resource import PODS, Resource
 from tfsteps.runs.identity import RUN_ID
 from tfsteps.systems.kubeflow.tfjob import TFJob
 

@@ -15,7 +15,7 @@ from tests.argo.environment import JOBS, LONG, WORKFLOWS, job
 from tests.preflight.conftest import HELD
 from tests.support.waiting import until
 from tfsteps.kube.client import Api
-from tfsteps.kube.logs import PODS
+from tfsteps.kube.resource import PODS
 from tfsteps.kube.watch import Changed, Deleted, Listed, Watch
 from tfsteps.runs.identity import RUN_ID
 from tfsteps.systems.kubernetes.cleanup.keeper import KEEPERS

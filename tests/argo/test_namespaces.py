@@ -7,8 +7,7 @@ from tests.argo.environment import BUSYBOX
 from tests.preflight.conftest import namespace_of
 from tests.support.claims import claim_of
 from tests.support.event_writer import by_shell
-from tfsteps.kube.logs import PODS
-from tfsteps.kube.resource import Resource
+from tfsteps.kube.resource import PODS, Resource
 from tfsteps.runs.identity import RUN_ID
 
 pytestmark = pytest.mark.cluster

@@ -11,7 +11,7 @@ from tests.argo.environment import LONG, job
 from tests.argo.test_workflows import shell
 from tests.support.waiting import until
 from tests.unit.cli.command import said
-from tfsteps.kube.logs import PODS
+from tfsteps.kube.resource import PODS
 from tfsteps.runs.graph import NodeKind
 from tfsteps.runs.identity import ATTEMPT, MANAGED_BY, RUN_ID, TASK
 

@@ -12,8 +12,7 @@ from hera.workflows import Steps
 from tests.argo.environment import LONG, WORKFLOWS, job
 from tests.preflight.conftest import HELD
 from tests.support.waiting import until
-from tfsteps.kube.logs import PODS
-from tfsteps.kube.resource import Resource
+from tfsteps.kube.resource import PODS, Resource
 
 pytestmark = pytest.mark.cluster
 

@@ -7,7 +7,7 @@ from typing import Any
 from tests.conformance.environment import Environment, Launcher
 from tests.support.waiting import until
 from tfsteps.kube.errors import ApiError
-from tfsteps.kube.logs import PODS
+from tfsteps.kube.resource import PODS
 from tfsteps.runs.events import ReplicaState
 
 _PORT = 8080

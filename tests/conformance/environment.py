@@ -19,8 +19,7 @@ from tests.conformance.systems import System
 from tests.support.waiting import until
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
-from tfsteps.kube.logs import PODS
-from tfsteps.kube.resource import Resource
+from tfsteps.kube.resource import PODS, Resource
 from tfsteps.runs.events import State
 from tfsteps.runs.identity import Identity, new_run_id
 from tfsteps.runs.log_file import read_log

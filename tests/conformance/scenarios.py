@@ -13,8 +13,7 @@ from tests.conformance.environment import Environment
 from tests.conformance.verdicts import sh, standin
 from tests.support.waiting import until
 from tfsteps import spec
-from tfsteps.kube.logs import PODS
-from tfsteps.kube.resource import Resource
+from tfsteps.kube.resource import PODS, Resource
 from tfsteps.runs import code_archive, store
 from tfsteps.runs.events import JobChanged, ReplicaState, State
 from tfsteps.runs.identity import Identity

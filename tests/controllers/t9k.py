@@ -11,8 +11,7 @@ from tests.controllers.loop import Loop, ensure, itself, owner, reference, stamp
 from tests.controllers.t9k_pods import Replica
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
-from tfsteps.kube.logs import PODS
-from tfsteps.kube.resource import Resource
+from tfsteps.kube.resource import PODS, Resource
 
 JOBS = Resource("batch.tensorstack.dev/v1beta1", "tensorflowtrainingjobs", "TensorFlowTrainingJob")
 BOARDS = Resource("tensorstack.dev/v1beta1", "tensorboards", "TensorBoard")

@@ -11,8 +11,7 @@ from tests.controllers import board, tfjob_replicas
 from tests.controllers.loop import Loop, ensure, give_up, itself, reference
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
-from tfsteps.kube.logs import PODS
-from tfsteps.kube.resource import Resource
+from tfsteps.kube.resource import PODS, Resource
 from tfsteps.kube.watch import Changed, Deleted, Listed, Refused, Seen, Watch
 
 JOBS = Resource("tensorflow.org/v1alpha1", "tfjobs", "TfJob")

@@ -18,8 +18,7 @@ from tfsteps.kube import access
 from tfsteps.kube.client import Api
 from tfsteps.kube.credentials import Access
 from tfsteps.kube.errors import ApiError
-from tfsteps.kube.logs import PODS
-from tfsteps.kube.resource import Resource
+from tfsteps.kube.resource import PODS, Resource
 
 JOBS = Resource("kubeflow.org/v1", "tfjobs", "TFJob")
 NAMESPACES = Resource("v1", "namespaces", "Namespace")

@@ -13,7 +13,7 @@ from tests.preflight.test_workflow import jobs, pods
 from tests.support.waiting import until
 from tfsteps.engines.argo.workflow import WORKFLOWS
 from tfsteps.engines.kfp.executor import ARGUMENT
-from tfsteps.kube.logs import PODS
+from tfsteps.kube.resource import PODS
 from tfsteps.systems.kubernetes.cleanup.retention import LAUNCHER
 
 pytestmark = pytest.mark.cluster

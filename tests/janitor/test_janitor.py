@@ -13,7 +13,7 @@ from tests.janitor.conftest import IMAGE, JOBS, LONG
 from tests.preflight.conftest import ROOT
 from tests.support.waiting import until
 from tfsteps.engines.argo.workflow import WORKFLOWS
-from tfsteps.kube.logs import PODS
+from tfsteps.kube.resource import PODS
 from tfsteps.runs.events import State
 from tfsteps.systems import registry
 from tfsteps.systems.jobs.job import IndexedJobs

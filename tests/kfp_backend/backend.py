@@ -9,7 +9,7 @@ from kfp import compiler
 
 from tests.preflight.conftest import Cluster
 from tfsteps.engines.argo.workflow import WORKFLOWS, step_of
-from tfsteps.kube.logs import PODS
+from tfsteps.kube.resource import PODS
 from tfsteps.runs.identity import RUN_ID
 from tfsteps.systems.kubeflow.tfjob import TFJob
 

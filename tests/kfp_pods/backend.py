@@ -14,7 +14,7 @@ import tfsteps
 from tests.preflight.conftest import exists, release
 from tests.support.waiting import until
 from tfsteps.engines.argo.workflow import WORKFLOWS
-from tfsteps.kube.logs import PODS
+from tfsteps.kube.resource import PODS
 from tfsteps.kube.watch import Deleted, Watch
 from tfsteps.systems.kubeflow.tfjob import TFJob
 

@@ -16,8 +16,7 @@ from tests.support.waiting import until
 from tests.unit.cli.command import said
 from tfsteps.engines.argo.workflow import WORKFLOWS
 from tfsteps.engines.kfp.store_config import CONFIG_MAP, SECRET
-from tfsteps.kube.logs import PODS
-from tfsteps.kube.resource import Resource
+from tfsteps.kube.resource import PODS, Resource
 
 SECRETS, CONFIG_MAPS = Resource("v1", "secrets", "Secret"), Resource("v1", "configmaps", "ConfigMap")
 pytestmark = pytest.mark.cluster

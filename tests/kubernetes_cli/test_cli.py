@@ -19,7 +19,7 @@ from tests.kubernetes_cli.conftest import IMAGE
 from tests.preflight.conftest import HELD
 from tests.support.shell import printing
 from tests.support.waiting import read_until, until
-from tfsteps.kube.logs import PODS
+from tfsteps.kube.resource import PODS
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.runs.identity import PREFIX
 

@@ -18,8 +18,7 @@ from tests.support.wheel import wheel
 from tfsteps.kube import access
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
-from tfsteps.kube.logs import PODS
-from tfsteps.kube.resource import Resource
+from tfsteps.kube.resource import PODS, Resource
 from tfsteps.runs.identity import new_run_id
 from tfsteps.systems.kubeflow.tfjob import TFJob
 

@@ -15,8 +15,7 @@ from tests.preflight.conftest import ROOT
 from tests.support.waiting import until
 from tfsteps.engines.argo.workflow import WORKFLOWS
 from tfsteps.engines.kfp.executor import ARGUMENT
-from tfsteps.kube.logs import PODS
-from tfsteps.kube.resource import Resource
+from tfsteps.kube.resource import PODS, Resource
 from tfsteps.systems.kubeflow.tfjob import TFJob
 
 JOBS = TFJob.resource

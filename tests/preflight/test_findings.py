@@ -8,8 +8,7 @@ from tests.preflight.conftest import namespace_of
 from tests.support.waiting import until
 from tfsteps import spec
 from tfsteps.kube.errors import ApiError
-from tfsteps.kube.logs import PODS
-from tfsteps.kube.resource import Resource
+from tfsteps.kube.resource import PODS, Resource
 from tfsteps.runs.identity import Identity
 from tfsteps.systems import registry
 from tfsteps.systems.base import LaunchError

@@ -9,7 +9,7 @@ import pytest
 from tests.preflight.conftest import HELD, ROOT, exists, grant, namespace_of, release
 from tests.support.waiting import until
 from tfsteps.engines.kfp.executor import ARGUMENT
-from tfsteps.kube.logs import PODS
+from tfsteps.kube.resource import PODS
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.render.pod_template import CONTAINER
 

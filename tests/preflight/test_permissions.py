@@ -14,8 +14,7 @@ from tests.support.shell import printing
 from tests.support.waiting import until
 from tfsteps.engines.argo.workflow import WORKFLOWS
 from tfsteps.engines.code_input import with_packed_code
-from tfsteps.kube.logs import PODS
-from tfsteps.kube.resource import Resource
+from tfsteps.kube.resource import PODS, Resource
 
 pytestmark = pytest.mark.cluster
 

@@ -9,7 +9,7 @@ from tests.preflight.conftest import HELD, executor, grant, namespace_of, releas
 from tests.support.waiting import until
 from tfsteps.engines.argo.workflow import WORKFLOWS
 from tfsteps.engines.kfp.executor import ARGUMENT
-from tfsteps.kube.logs import PODS
+from tfsteps.kube.resource import PODS
 from tfsteps.systems.kubeflow.tfjob import TFJob
 
 pytestmark = pytest.mark.cluster

@@ -11,8 +11,7 @@ from tests.preflight.conftest import namespace_of
 from tests.support.waiting import until
 from tests.unit.cli.command import tfsteps
 from tfsteps.engines.argo.workflow import WORKFLOWS
-from tfsteps.kube.logs import PODS
-from tfsteps.kube.resource import Resource
+from tfsteps.kube.resource import PODS, Resource
 
 pytestmark = pytest.mark.cluster
 

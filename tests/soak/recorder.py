@@ -9,8 +9,7 @@ from typing import Any, Self
 from tests.soak.judge import ObjectRecord
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
-from tfsteps.kube.logs import PODS
-from tfsteps.kube.resource import Resource
+from tfsteps.kube.resource import PODS, Resource
 from tfsteps.runs.events import State
 from tfsteps.runs.identity import ATTEMPT, RUN_ID
 from tfsteps.systems import registry

@@ -15,8 +15,7 @@ from tests.support.browser import chromium
 from tests.support.claims import claim_of
 from tests.support.waiting import read_until, until
 from tests.tensorboard.conftest import Namespace
-from tfsteps.kube.logs import PODS
-from tfsteps.kube.resource import Resource
+from tfsteps.kube.resource import PODS, Resource
 from tfsteps.systems.kubernetes.permissions import JOBS, SERVICES, TENSORBOARDS
 
 pytestmark = pytest.mark.cluster

@@ -16,7 +16,8 @@ from tfsteps import spec
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError, Stopped
 from tfsteps.kube.event_loop import EventLoop
-from tfsteps.kube.logs import PODS, ContainerLog
+from tfsteps.kube.logs import ContainerLog
+from tfsteps.kube.resource import PODS
 from tfsteps.kube.watch import Watch
 from tfsteps.launcher.notify.delivery import Delivery, Message
 from tfsteps.launcher.notify.url import checked

@@ -43,7 +43,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 def find_system(name: str, **where: str) -> System:
     """Return the job system called `name`, on the cluster that `where` says. CommandError for an unknown one."""
-    if name not in registry.plugins():
+    if not registry.exists(name):
         raise CommandError(f"job system {name!r} is unknown: use one of {', '.join(registry.plugins())}")
     return registry.get(name, find_pipeline, **where)
 

@@ -2,7 +2,6 @@
 
 import os
 import pathlib
-import ssl
 
 from tfsteps.kube.credentials import Access, AccessError, token_of_file
 
@@ -31,6 +30,8 @@ def find(context: str = "") -> Access:
 
 
 def _from_pod() -> Access:
+    import ssl  # noqa: PLC0415  it takes longer to load than all else here, and a check of a job needs it not
+
     host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     try:
         namespace = (SERVICE_ACCOUNT / "namespace").read_text().strip()

@@ -40,6 +40,10 @@ class Api(HttpClient):
         super().__init__(access, patience, read_seconds)
         self._warned: set[str] = set()
 
+    def without_retries(self, read_seconds: float) -> "Api":
+        """Return a client of the same cluster with its own connections, which sends each request once."""
+        return Api(self.access, patience=0, read_seconds=read_seconds)
+
     # --- one call a verb
 
     def get(

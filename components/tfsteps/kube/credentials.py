@@ -2,11 +2,14 @@
 
 import hashlib
 import pathlib
-import ssl
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import msgspec
+
+if TYPE_CHECKING:
+    import ssl
 
 TOKEN_SECONDS = 60.0  # the kubelet renews a token long before it expires; after a 401 it is read at once
 Token = Callable[[bool], str]
@@ -40,7 +43,7 @@ class Access(msgspec.Struct, frozen=True):
 
     server: str
     namespace: str
-    tls: ssl.SSLContext | None
+    tls: "ssl.SSLContext | None"
     token: Token
     name: str
     tls_name: str = ""

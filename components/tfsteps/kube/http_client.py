@@ -15,6 +15,7 @@ from urllib3.exceptions import HTTPError
 from tfsteps import __version__
 from tfsteps.kube import answers, backoff, connections
 from tfsteps.kube.answers import Check, ShapeError
+from tfsteps.kube.backoff import StopFlag
 from tfsteps.kube.credentials import Access, AccessError
 from tfsteps.kube.errors import ApiError, Stopped, UnexpectedAnswerError
 from tfsteps.masking import sent
@@ -31,31 +32,7 @@ SETTLE_SECONDS = 5.0
 _CONNECT_SECONDS = 5.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 15.0
 _SETTLE_PAUSES = 0.2, 2.0
-_SLICE_SECONDS = 0.1
 _T = TypeVar("_T")
-
-
-class StopFlag:
-    """A flag to wait for that a signal handler can set. An Event cannot: its lock may be held when the signal comes."""
-
-    def __init__(self) -> None:
-        """Create the flag, not set."""
-        self._set = False
-
-    def set(self) -> None:
-        """Set the flag; it is never cleared."""
-        self._set = True
-
-    def is_set(self) -> bool:
-        """Tell whether the flag is set."""
-        return self._set
-
-    def wait(self, seconds: float) -> bool:
-        """Wait until the flag is set, at most `seconds`; tell whether it is set."""
-        end = time.monotonic() + seconds
-        while not self._set and (left := end - time.monotonic()) > 0:
-            time.sleep(min(left, _SLICE_SECONDS))
-        return self._set
 
 
 class HttpClient:

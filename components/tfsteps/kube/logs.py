@@ -12,11 +12,10 @@ from tfsteps.kube.errors import ApiError, Stopped
 from tfsteps.kube.event_loop import EventLoop, pause
 from tfsteps.kube.log_lines import Lines, Moved, Partial, Position, epoch, note
 from tfsteps.kube.log_splitter import Splitter
-from tfsteps.kube.resource import Resource
+from tfsteps.kube.resource import PODS
 from tfsteps.kube.response import is_good
 from tfsteps.kube.stream import Stream
 
-PODS = Resource("v1", "pods", "Pod")
 _QUIET_SECONDS = 3600.0  # a program may be silent for long; the watches detect a dead server
 _ANSWER_SECONDS = 30.0  # read timeout of an answer that does not wait for the program
 _LONGEST_REFUSAL = 1 << 20

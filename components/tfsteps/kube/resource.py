@@ -15,3 +15,6 @@ class Resource(msgspec.Struct, frozen=True):
         root = f"/apis/{self.api}" if "/" in self.api else f"/api/{self.api}"
         parts = [root, *(["namespaces", namespace] if namespace else []), self.plural, name, subresource]
         return "/".join(part for part in parts if part)
+
+
+PODS = Resource("v1", "pods", "Pod")

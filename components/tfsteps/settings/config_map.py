@@ -1,10 +1,13 @@
 """Reads the ConfigMap `tfsteps` of a namespace, which holds the settings of its operator."""
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.resource import Resource
+
+if TYPE_CHECKING:
+    from tfsteps.kube.client import Api
 
 CONFIG_MAP = "tfsteps"
 """Its name. It holds environment variables, such as the address of records, and platform settings."""
@@ -16,7 +19,7 @@ class SettingsUnreadableError(Exception):
     """Nobody may read the ConfigMap, or its namespace: whether it exists is not known."""
 
 
-def read(api: Api, namespace: str) -> Mapping[str, str]:
+def read(api: "Api", namespace: str) -> Mapping[str, str]:
     """Return the data of the ConfigMap; empty = there is none.
 
     Raises:

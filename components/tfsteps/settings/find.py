@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tfsteps.kube.client import Api
 from tfsteps.settings import config_map
 from tfsteps.spec import Options
 
 if TYPE_CHECKING:
+    from tfsteps.kube.client import Api
     from tfsteps.settings.types import Settings
 
 VARIABLE = "TFSTEPS_SETTINGS"
@@ -47,7 +47,7 @@ def of_file(options: Options | None = None) -> Found | None:
     return Found(load(path, options), path)
 
 
-def of_namespace(api: Api, namespace: str, options: Options | None = None) -> Found:
+def of_namespace(api: "Api", namespace: str, options: Options | None = None) -> Found:
     """Return the settings in a namespace's ConfigMap.
 
     Raises:

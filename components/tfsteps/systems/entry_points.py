@@ -1,6 +1,5 @@
 """Plugins of job systems and engines that other packages declare by an entry point."""
 
-import importlib.metadata
 from collections.abc import Callable, Collection
 from typing import Protocol, TypeVar
 
@@ -30,8 +29,10 @@ def load_plugins(
     Raises:
         LaunchError: A plugin cannot be loaded, has a name that is taken, or is wrong.
     """
+    from importlib.metadata import entry_points  # noqa: PLC0415  few commands need other packages
+
     plugins: dict[str, _P] = {}
-    for entry in sorted(importlib.metadata.entry_points(group=group), key=lambda entry: entry.name):
+    for entry in sorted(entry_points(group=group), key=lambda entry: entry.name):
         package = f" of package {entry.dist.name} {entry.dist.version}" if entry.dist else ""
         declared = f"entry point {entry.name!r} in {group}{package} ({entry.value})"
         fix = "Correct or uninstall that package"

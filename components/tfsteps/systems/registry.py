@@ -2,8 +2,8 @@
 
 import functools
 import importlib
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from tfsteps.runs.location import Location
 from tfsteps.spec import Options, RoleName, TrainingJob
@@ -63,6 +63,11 @@ def plugins() -> Mapping[str, SystemPlugin]:
 def _outside() -> Mapping[str, SystemPlugin]:
     """Return the job systems of other packages by name. LaunchError as `plugins`."""
     return load_plugins(ENTRY_POINTS, SystemPlugin, "job system", {*NAMES, *_LOCATIONS}, _problem)
+
+
+def exists(name: str) -> bool:
+    """Return whether `get` takes a name. Packages of others are looked for only if this package has no such system."""
+    return name in NAMES or name in _outside()
 
 
 def get(name: str, find_pipeline: FindPipeline | None = None, **where: str) -> System:
@@ -154,8 +159,21 @@ def held(name: str, job: TrainingJob, commands: Mapping[RoleName, Sequence[str]]
 
 
 def options() -> Options:
-    """Return the type of each system's options, for the parser."""
-    return {name: declared.options for name, declared in plugins().items()}
+    """Return the type of each system's options, for the parser. Only a system that is looked up is loaded."""
+    return _OptionTypes()
+
+
+class _OptionTypes(Mapping[str, Any]):
+    """The types of options by system."""
+
+    def __getitem__(self, name: str) -> Any:
+        return plugin(name).options
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(plugins())
+
+    def __len__(self) -> int:
+        return len(plugins())
 
 
 def _built_in(name: str) -> SystemPlugin:

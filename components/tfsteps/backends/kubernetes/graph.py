@@ -11,8 +11,7 @@ from tfsteps.engines import registry
 from tfsteps.engines.engine_objects import EngineObjects, Step
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
-from tfsteps.kube.logs import PODS
-from tfsteps.kube.resource import Resource
+from tfsteps.kube.resource import PODS, Resource
 from tfsteps.runs.graph import Node, NodeKind, Surroundings
 from tfsteps.runs.identity import RUN_ID, label_value
 from tfsteps.systems.kubernetes.cleanup.retention import retention_policy

@@ -8,7 +8,7 @@ from tfsteps.engines import registry
 from tfsteps.engines.engine_objects import EngineObjects
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
-from tfsteps.kube.logs import PODS
+from tfsteps.kube.resource import PODS
 from tfsteps.runs.demo import mark_of
 from tfsteps.runs.events import State
 from tfsteps.runs.graph import Node, NodeKind

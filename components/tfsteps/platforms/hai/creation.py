@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfsteps.answer import NO, YES, Answer, known, unknown
+from tfsteps.kube.backoff import StopFlag
 from tfsteps.kube.errors import ApiError
-from tfsteps.kube.http_client import StopFlag
 from tfsteps.platforms.hai import schema
 from tfsteps.platforms.hai.client import Client, RequestRefusedError, Task
 from tfsteps.platforms.hai.groups import Groups

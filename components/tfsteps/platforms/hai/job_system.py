@@ -10,10 +10,10 @@ from typing import Any
 from tfsteps.answer import YES, Answer, known, unknown
 from tfsteps.kube import access as cluster
 from tfsteps.kube.answers import MALFORMED
+from tfsteps.kube.backoff import StopFlag
 from tfsteps.kube.client import Api
 from tfsteps.kube.credentials import AccessError
 from tfsteps.kube.errors import ApiError, Stopped
-from tfsteps.kube.http_client import StopFlag
 from tfsteps.platforms.hai import access, rules, schema
 from tfsteps.platforms.hai.client import Client, RequestRefusedError, Task
 from tfsteps.platforms.hai.creation import Creation

@@ -6,8 +6,7 @@ Facts and traps: tensorflow/k8s at commit 2b67180 (2017-12-12), and tf-operator 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tfsteps.kube.logs import PODS
-from tfsteps.kube.resource import Resource
+from tfsteps.kube.resource import PODS, Resource
 from tfsteps.platforms.tfjob_v1alpha1 import checks, layout, templates
 from tfsteps.platforms.tfjob_v1alpha1.capabilities import CAPABILITIES
 from tfsteps.platforms.tfjob_v1alpha1.layout import Api

@@ -1,15 +1,17 @@
 """Creates the job object of a job, in the version of its API that the cluster has."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
 from tfsteps.spec import TrainingJob
 from tfsteps.systems.kubernetes.job_kind import JobKind, RenderedJob
 
+if TYPE_CHECKING:
+    from tfsteps.kube.client import Api
+
 
 def create(
-    api: Api, kind: JobKind, job: TrainingJob, rendered: RenderedJob, *, dry_run: bool = False, once: bool = False
+    api: "Api", kind: JobKind, job: TrainingJob, rendered: RenderedJob, *, dry_run: bool = False, once: bool = False
 ) -> dict[str, Any]:
     """Create the job object and return it; once more as an older version if the API server does not know a field.
 

@@ -2,14 +2,16 @@
 
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError, Stopped
 from tfsteps.kube.resource import Resource
 from tfsteps.runs.identity import PREFIX
 from tfsteps.systems.base import LaunchError
 from tfsteps.systems.kubernetes.job_kind import ObjectPatch, RenderedJob
+
+if TYPE_CHECKING:
+    from tfsteps.kube.client import Api
 
 UNFINISHED = f"{PREFIX}unfinished"
 """Annotation of a job object whose dependents do not all exist yet: the next launcher creates what is missing."""
@@ -18,7 +20,7 @@ _GARBAGE_SECONDS = 20.0
 _PAUSE_SECONDS = 0.5
 
 
-def complete(api: Api, resource: Resource, item: Mapping[str, Any], rendered: RenderedJob) -> None:
+def complete(api: "Api", resource: Resource, item: Mapping[str, Any], rendered: RenderedJob) -> None:
     """Create the missing dependents of a job object, and let the job start.
 
     Args:
@@ -45,7 +47,7 @@ def complete(api: Api, resource: Resource, item: Mapping[str, Any], rendered: Re
         raise LaunchError(message, retryable=error.unavailable) from error
 
 
-def create_dependent(api: Api, namespace: str, part: Mapping[str, Any]) -> None:
+def create_dependent(api: "Api", namespace: str, part: Mapping[str, Any]) -> None:
     """Create an object that has one owner, unless it exists.
 
     Raises:
@@ -70,7 +72,7 @@ def create_dependent(api: Api, namespace: str, part: Mapping[str, Any]) -> None:
             raise Stopped
 
 
-def _is_there(api: Api, resource: Resource, namespace: str, part: Mapping[str, Any]) -> bool:
+def _is_there(api: "Api", resource: Resource, namespace: str, part: Mapping[str, Any]) -> bool:
     try:
         item = api.get(resource, namespace, part["metadata"]["name"])
     except ApiError as error:
@@ -88,7 +90,7 @@ def _owned(item: Mapping[str, Any], uid: str) -> bool:
     return uid in [owner["uid"] for owner in item["metadata"].get("ownerReferences") or []]
 
 
-def apply(api: Api, changes: list[ObjectPatch], namespace: str, uid: str) -> None:
+def apply(api: "Api", changes: list[ObjectPatch], namespace: str, uid: str) -> None:
     """Patch objects of the job with this uid; objects that are gone are skipped. ApiError if refused."""
     for change in changes:
         for item in _meant(api, change, namespace):
@@ -102,7 +104,7 @@ def apply(api: Api, changes: list[ObjectPatch], namespace: str, uid: str) -> Non
                 api.patch(change.resource, namespace, meta["name"], patch)
 
 
-def _meant(api: Api, change: ObjectPatch, namespace: str) -> Iterator[Mapping[str, Any]]:
+def _meant(api: "Api", change: ObjectPatch, namespace: str) -> Iterator[Mapping[str, Any]]:
     if change.selector:
         yield from api.iterate(change.resource, namespace, labelSelector=change.selector)
         return

@@ -16,12 +16,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tfsteps.kube import access
-from tfsteps.kube.client import Api
+from tfsteps.kube.backoff import StopFlag
 from tfsteps.kube.credentials import AccessError, NoContextError
 from tfsteps.kube.errors import ApiError
-from tfsteps.kube.http_client import StopFlag
-from tfsteps.kube.logs import PODS
-from tfsteps.kube.resource import Resource
+from tfsteps.kube.resource import PODS, Resource
 from tfsteps.runs.identity import CLUSTER, RUN_ID, label_value
 from tfsteps.settings import find
 from tfsteps.spec import Options, Problem, SpecError, TrainingJob
@@ -31,6 +29,7 @@ from tfsteps.systems.base import LaunchError
 from tfsteps.systems.features import FEATURES
 
 if TYPE_CHECKING:
+    from tfsteps.kube.client import Api
     from tfsteps.kube.credentials import Access
     from tfsteps.settings.types import Cluster
 
@@ -47,7 +46,7 @@ class JobCluster:
     """
 
     def __init__(
-        self, context: str = "", namespace: str = "", patience: float | None = None, home: Api | None = None
+        self, context: str = "", namespace: str = "", patience: float | None = None, home: "Api | None" = None
     ) -> None:
         """Keep how to reach the cluster.
 
@@ -68,13 +67,13 @@ class JobCluster:
         self._settings: find.Found | None = None
 
     @functools.cached_property
-    def home(self) -> Api:
+    def home(self) -> "Api":
         """The cluster of this process: that of its pod, else that of the kubeconfig. LaunchError as `api`."""
         with _as_launch_error("the cluster"):
             return self._client(access.find("" if self._of_settings else self._context))
 
     @functools.cached_property
-    def api(self) -> Api:
+    def api(self) -> "Api":
         """The job's cluster.
 
         Raises:
@@ -147,7 +146,7 @@ class JobCluster:
         self.warning = found.warning
         return [*self._defined(found)]
 
-    def other(self, name: str) -> Api:
+    def other(self, name: str) -> "Api":
         """Return one of the `defined` clusters. LaunchError as `api`."""
         assert self._settings
         with _as_launch_error(f"cluster {name}"):
@@ -268,7 +267,9 @@ class JobCluster:
             namespace=cluster.namespace or found.namespace,
         )
 
-    def _client(self, found: "Access") -> Api:
+    def _client(self, found: "Access") -> "Api":
+        from tfsteps.kube.client import Api  # noqa: PLC0415  checks and dry runs of a job send no request
+
         api = Api(found) if self._patience is None else Api(found, self._patience)
         api.stopping = self.stopping
         return api

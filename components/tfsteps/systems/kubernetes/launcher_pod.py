@@ -6,7 +6,7 @@ import os
 import socket
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -14,13 +14,15 @@ from tfsteps.answer import NO, YES, Answer, unknown
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.kube import threads
 from tfsteps.kube.answers import MALFORMED
-from tfsteps.kube.client import Api
 from tfsteps.kube.credentials import AccessError
 from tfsteps.kube.errors import ApiError, Stopped
-from tfsteps.kube.logs import PODS
+from tfsteps.kube.resource import PODS
 from tfsteps.runs.demo import Mark, mark_of
 from tfsteps.runs.identity import CLUSTER, MANAGED_BY, STEP, Identity, label_value
 from tfsteps.systems.pipeline import FindPipeline, PipelineContext
+
+if TYPE_CHECKING:
+    from tfsteps.kube.client import Api
 
 _NAMES = ("KFP_POD_NAME", "POD_NAME")
 _GRACE_SECONDS, _REPORT_SECONDS = 30, 5  # Kubernetes' default; what a launcher needs of it to write its records
@@ -50,7 +52,7 @@ class LauncherPod:
         grace_seconds: After SIGTERM, how long the launcher may ask for what it does not know.
     """
 
-    def __init__(self, api: Api, namespace: str, name: str, find_pipeline: FindPipeline | None = None) -> None:
+    def __init__(self, api: "Api", namespace: str, name: str, find_pipeline: FindPipeline | None = None) -> None:
         """Send no request; `api` is for the pipeline, `find_pipeline` None = no pipeline."""
         self.namespace = namespace
         self.unread = "it was not asked for"
@@ -65,7 +67,7 @@ class LauncherPod:
         self._labels: Mapping[str, str] = {}
 
     @classmethod
-    def find(cls, api: Api, find_pipeline: FindPipeline | None) -> "LauncherPod":
+    def find(cls, api: "Api", find_pipeline: FindPipeline | None) -> "LauncherPod":
         """Return the pod of this process, which runs in a pod.
 
         A refusal is believed only after some seconds. Then, and after a stop, the pod is `unread`, and the next
@@ -91,7 +93,7 @@ class LauncherPod:
         return pod
 
     @classmethod
-    def of(cls, api: Api, item: Mapping[str, Any], find_pipeline: FindPipeline | None = None) -> "LauncherPod":
+    def of(cls, api: "Api", item: Mapping[str, Any], find_pipeline: FindPipeline | None = None) -> "LauncherPod":
         """Return the launcher's pod from its object."""
         pod = cls(api, str(item["metadata"]["namespace"]), str(item["metadata"]["name"]), find_pipeline)
         pod.read(item)
@@ -118,7 +120,7 @@ class LauncherPod:
 
     def launch_elsewhere(self) -> None:
         """Note that the job is on another cluster: it has no owner, and its clients know nothing of this pod."""
-        self._clients = [Api(self._api.access, patience=0, read_seconds=_ANSWER_SECONDS) for _ in range(2)]
+        self._clients = [self._api.without_retries(_ANSWER_SECONDS) for _ in range(2)]
 
     def passed_on(self, metadata: dict[str, Any]) -> dict[str, Any]:
         """Return the metadata of the job with its owner, and with the mark of a demo."""
@@ -131,7 +133,7 @@ class LauncherPod:
         """The ownerReference of the job; None = the job has no owner, because an owner must be on its own cluster."""
         return self.pipeline.owner if self.pipeline and not self._clients else None
 
-    def label(self, api: Api, identity: Identity, step: str = "", cluster: str = "") -> threading.Thread | None:
+    def label(self, api: "Api", identity: Identity, step: str = "", cluster: str = "") -> threading.Thread | None:
         """Label the pod as the launcher of a job, in a thread, if it is the pod of a step: then its run is found by it.
 
         Sent once. A failure changes nothing: the permission to patch pods is optional. The pod does not get the label
@@ -170,7 +172,7 @@ class LauncherPod:
         pending = NO if new or self.pipeline.pending.no else unknown("the engine may create this pod again")
         return self.pipeline.recreates_pod | pending
 
-    def is_taken_away(self, api: Api, since: float) -> Answer:
+    def is_taken_away(self, api: "Api", since: float) -> Answer:
         """Return whether this pod is being evicted or deleted, or is gone; no only from a second after SIGTERM on.
 
         `api` is a client of the job's cluster; in a signal handler, one that nothing else uses.
@@ -186,7 +188,7 @@ class LauncherPod:
             return YES if gone else unknown(error)
         return NO if since >= _SIGN_SECONDS else unknown("nothing shows yet why this pod got SIGTERM")
 
-    def retry_read(self, api: Api) -> None:
+    def retry_read(self, api: "Api") -> None:
         """Read the pod if that failed before, by a client of the job's cluster. Not for a signal handler."""
         if self.unread:
             try:
@@ -194,7 +196,7 @@ class LauncherPod:
             except (ApiError, *MALFORMED) as error:
                 self.unread = str(error)
 
-    def _client(self, job_api: Api, *, urgent: bool = False) -> Api:
+    def _client(self, job_api: "Api", *, urgent: bool = False) -> "Api":
         """Return a client of the pod's cluster; `urgent` = one for a signal handler, which must wait for no lock."""
         return self._clients[urgent] if self._clients else job_api
 
@@ -229,7 +231,7 @@ class _Claims(msgspec.Struct):
     bound: _Bound = msgspec.field(name="kubernetes.io", default_factory=_Bound)
 
 
-def _token(api: Api) -> str:
+def _token(api: "Api") -> str:
     """Return the ServiceAccount's token; empty if it cannot be read, which the first request reports."""
     try:
         return api.access.token(False)

@@ -4,8 +4,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from tfsteps.kube.logs import PODS
-from tfsteps.kube.resource import Resource
+from tfsteps.kube.resource import PODS, Resource
 from tfsteps.spec import TrainingJob
 
 JOBS = Resource("batch/v1", "jobs", "Job")

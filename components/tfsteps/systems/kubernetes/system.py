@@ -13,7 +13,6 @@ import msgspec
 from tfsteps.answer import NO, YES, Answer, known
 from tfsteps.kube import access
 from tfsteps.kube.answers import MALFORMED
-from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError, Stopped
 from tfsteps.runs.events import State
 from tfsteps.runs.identity import ATTEMPT, PREFIX, Identity, spec_hash
@@ -47,6 +46,7 @@ from tfsteps.systems.kubernetes.tensorboard.request import SETTINGS, settings_of
 from tfsteps.systems.pipeline import FindPipeline, PipelineContext, next_attempt
 
 if TYPE_CHECKING:
+    from tfsteps.kube.client import Api
     from tfsteps.systems.kubernetes.follow.job import KubernetesJob
 
 SPEC_HASH = f"{PREFIX}spec-hash"
@@ -274,7 +274,7 @@ class KubernetesSystem:
             LaunchError: That is not known.
         """
         resource, namespace, name = self._kind.resource, rendered.namespace, rendered.name
-        urgent, what = Api(self._api.access, patience=0, read_seconds=_URGENT_SECONDS), f"{resource.kind} {name}"
+        urgent, what = self._api.without_retries(_URGENT_SECONDS), f"{resource.kind} {name}"
         end = time.monotonic() + (self._host.grace_seconds if self._host else _LATE_SECONDS)
         absences = 0
         while True:
@@ -388,7 +388,7 @@ class KubernetesSystem:
         return rendered
 
     @property
-    def _api(self) -> Api:
+    def _api(self) -> "Api":
         return self.cluster.api
 
     @functools.cached_property

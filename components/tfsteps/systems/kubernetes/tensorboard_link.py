@@ -1,12 +1,14 @@
 """The address of the TensorBoard that an operator runs for a job."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.resource import Resource
+
+if TYPE_CHECKING:
+    from tfsteps.kube.client import Api
 
 
 class TensorBoardLink(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,7 +27,7 @@ class TensorBoardLink(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
-def address(api: Api, link: TensorBoardLink, namespace: str) -> str:
+def address(api: "Api", link: TensorBoardLink, namespace: str) -> str:
     """Return the address of a TensorBoard for a browser; empty = none yet, or not permitted."""
     if link.resource is None:
         return api.access.server + link.path

@@ -7,8 +7,7 @@ import msgspec
 
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
-from tfsteps.kube.logs import PODS
-from tfsteps.kube.resource import Resource
+from tfsteps.kube.resource import PODS, Resource
 from tfsteps.runs.demo import check_changeable
 from tfsteps.runs.identity import MANAGED_BY, RUN_ID, TASK, label_value
 from tfsteps.systems.kubernetes.job_kind import JobKind

@@ -7,7 +7,7 @@ from typing import Any
 from tfsteps.answer import Answer
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
-from tfsteps.kube.logs import PODS
+from tfsteps.kube.resource import PODS
 from tfsteps.runs.events import State
 from tfsteps.runs.identity import ATTEMPT, MANAGED_BY, RUN_ID, label_value
 from tfsteps.systems.base import LaunchError, OnEnd

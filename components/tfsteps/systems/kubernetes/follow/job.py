@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 from tfsteps.image import TENSORBOARD_IMAGE
 from tfsteps.kube.answers import MALFORMED
+from tfsteps.kube.backoff import StopFlag
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
-from tfsteps.kube.http_client import StopFlag
-from tfsteps.kube.logs import PODS
+from tfsteps.kube.resource import PODS
 from tfsteps.runs.events import Event, State, replicas_of
 from tfsteps.spec import TrainingJob
 from tfsteps.systems.base import REPORT_SECONDS, Cause, LaunchError

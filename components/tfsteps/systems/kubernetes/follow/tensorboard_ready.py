@@ -7,7 +7,7 @@ from tfsteps.kube import access
 from tfsteps.kube.client import Api
 from tfsteps.kube.credentials import AccessError
 from tfsteps.kube.errors import ApiError
-from tfsteps.kube.logs import PODS
+from tfsteps.kube.resource import PODS
 from tfsteps.runs.identity import Identity
 from tfsteps.spec import TrainingJob
 from tfsteps.systems.base import LaunchError

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from tfsteps.kube.answers import MALFORMED
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError, Stopped
-from tfsteps.kube.logs import PODS
+from tfsteps.kube.resource import PODS
 from tfsteps.runs.events import ReplicaState
 from tfsteps.runs.identity import MANAGED_BY, PREFIX
 from tfsteps.spec import is_uri

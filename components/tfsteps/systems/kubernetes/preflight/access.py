@@ -2,13 +2,15 @@
 
 import functools
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfsteps.answer import NO, YES, Answer, unknown
-from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.resource import Resource
 from tfsteps.systems.kubernetes.permissions import Permission
+
+if TYPE_CHECKING:
+    from tfsteps.kube.client import Api
 
 _RULES = Resource("authorization.k8s.io/v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview")
 _ACCESS = Resource("authorization.k8s.io/v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview")
@@ -16,7 +18,7 @@ _USER = Resource("authentication.k8s.io/v1", "selfsubjectreviews", "SelfSubjectR
 _ACCOUNT = "system:serviceaccount:"
 
 
-def denied(api: Api, namespace: str, permissions: Iterable[Permission]) -> list[Permission]:
+def denied(api: "Api", namespace: str, permissions: Iterable[Permission]) -> list[Permission]:
     """Return those of `permissions` that are certainly denied.
 
     One request lists the granted permissions, and usually suffices. The list may be incomplete (authorization webhooks
@@ -30,7 +32,7 @@ def denied(api: Api, namespace: str, permissions: Iterable[Permission]) -> list[
     return [permission for permission in missing if permitted(api, namespace, permission).no]
 
 
-def permitted(api: Api, namespace: str, permission: Permission, *, once: bool = True) -> Answer:
+def permitted(api: "Api", namespace: str, permission: Permission, *, once: bool = True) -> Answer:
     """Return whether the cluster grants a permission on objects of any name.
 
     An authorizer that fails denies nothing: the review then has an error beside `allowed: false`.
@@ -59,7 +61,7 @@ def permitted(api: Api, namespace: str, permission: Permission, *, once: bool = 
     return NO if status.get("allowed") is False and not failure else unknown(failure or "the review has no answer")
 
 
-def how_to_grant(api: Api, system: str, namespace: str) -> str:
+def how_to_grant(api: "Api", system: str, namespace: str) -> str:
     """Return the command that grants what launchers on a job system need to the user of `api`. Sends a request."""
     role = f"tfsteps role {system} --namespace {namespace}"
     user = _user(api)
@@ -69,7 +71,7 @@ def how_to_grant(api: Api, system: str, namespace: str) -> str:
     return f"bind the Role that `{role}` prints to {f'the user {user}' if user else 'its ServiceAccount'}"
 
 
-def _user(api: Api) -> str:
+def _user(api: "Api") -> str:
     """Return the name of the user that the API server sees; empty = not known."""
     try:
         info = api.review(_USER, {}).get("userInfo")

@@ -4,12 +4,10 @@ Only a certain refusal is reported. Checks that are forbidden or fail for now re
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
-from tfsteps.kube.logs import PODS
-from tfsteps.kube.resource import Resource
+from tfsteps.kube.resource import PODS, Resource
 from tfsteps.spec import TrainingJob
 from tfsteps.systems.base import LaunchError
 from tfsteps.systems.kubernetes.create import create
@@ -18,6 +16,9 @@ from tfsteps.systems.kubernetes.permissions import Permission, needed
 from tfsteps.systems.kubernetes.preflight.access import denied, how_to_grant
 from tfsteps.systems.kubernetes.preflight.quotas import quota_violations
 from tfsteps.systems.kubernetes.preflight.references import Reference, references
+
+if TYPE_CHECKING:
+    from tfsteps.kube.client import Api
 
 _QUOTAS = Resource("v1", "resourcequotas", "ResourceQuota")
 _RANGES = Resource("v1", "limitranges", "LimitRange")
@@ -30,7 +31,7 @@ _OPERATORS = {  # values of `managedBy` that mean the operator of this cluster
 _UNDECIDED = {401, 409}  # 409: it exists already, which `create` handles
 
 
-def findings(api: Api, kind: JobKind, job: TrainingJob, rendered: RenderedJob) -> list[str]:
+def findings(api: "Api", kind: JobKind, job: TrainingJob, rendered: RenderedJob) -> list[str]:
     """Return why a job cannot be created, or why its pods can never start; each finding says what to do.
 
     Nothing is created, and each request is sent once. Empty = no problem is known.
@@ -54,7 +55,7 @@ def findings(api: Api, kind: JobKind, job: TrainingJob, rendered: RenderedJob) -
     return problems
 
 
-def _refused(api: Api, kind: JobKind, job: TrainingJob, rendered: RenderedJob) -> Iterator[str]:
+def _refused(api: "Api", kind: JobKind, job: TrainingJob, rendered: RenderedJob) -> Iterator[str]:
     """Yield why the API server or a webhook refuses the object, or gives it to another cluster, by a dry run."""
     resource, namespace = kind.resource, rendered.namespace
     try:
@@ -82,7 +83,7 @@ def _other_manager(item: Mapping[str, Any]) -> str:
     return "" if manager is None or manager in _OPERATORS else str(manager)
 
 
-def _missing(api: Api, namespace: str, reference: Reference) -> Iterator[str]:
+def _missing(api: "Api", namespace: str, reference: Reference) -> Iterator[str]:
     kind = reference.resource.kind
     where = f"{kind} {reference.name}" if reference.everywhere else f"{kind} {namespace}/{reference.name}"
     try:
@@ -96,7 +97,7 @@ def _missing(api: Api, namespace: str, reference: Reference) -> Iterator[str]:
         yield f"{where} has no key {reference.key!r}: it has {', '.join(sorted(keys)) or 'none'}"
 
 
-def _get(api: Api, namespace: str, reference: Reference) -> dict[str, Any]:
+def _get(api: "Api", namespace: str, reference: Reference) -> dict[str, Any]:
     """Return the object, in the newest version of its API that the cluster serves. ApiError if it cannot be read."""
     *newer, last = (reference.resource, *reference.older)
     where = "" if reference.everywhere else namespace
@@ -109,7 +110,7 @@ def _get(api: Api, namespace: str, reference: Reference) -> dict[str, Any]:
     return api.get(last, where, reference.name, once=True)
 
 
-def _listed(api: Api, resource: Resource, namespace: str) -> Sequence[Mapping[str, Any]]:
+def _listed(api: "Api", resource: Resource, namespace: str) -> Sequence[Mapping[str, Any]]:
     try:
         items: Sequence[Mapping[str, Any]] = api.list(resource, namespace, once=True)["items"] or []
     except ApiError:
