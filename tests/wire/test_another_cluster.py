@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import functools
 import json
 import pathlib
 import threading
@@ -25,7 +26,6 @@ from tfsteps.settings.find import VARIABLE
 from tfsteps.steps import job_step
 from tfsteps.systems import registry
 from tfsteps.systems.base import Cause, LaunchError
-from tfsteps.systems.kubernetes import job_cluster
 from tfsteps.systems.kubernetes.cleanup.retention import HOME
 
 WHO = Identity(run="r", task="t")
@@ -504,7 +504,7 @@ def test_an_unknown_cluster_names_those_that_are_known(name, pod):
 
 
 def test_a_server_that_does_not_answer_is_a_fault_of_the_platform(pod, monkeypatch):
-    monkeypatch.setattr(job_cluster, "Api", lambda found: client.Api(found, patience=0.3))
+    monkeypatch.setattr(client, "Api", functools.partial(client.Api, patience=0.3))
     far = Far()
     far.down.set()
     pod(far=far)
@@ -517,7 +517,7 @@ def test_a_server_that_does_not_answer_is_a_fault_of_the_platform(pod, monkeypat
 
 
 def test_a_certificate_of_another_authority_is_not_trusted(pod, monkeypatch):
-    monkeypatch.setattr(job_cluster, "Api", lambda found: client.Api(found, patience=0.3))
+    monkeypatch.setattr(client, "Api", functools.partial(client.Api, patience=0.3))
     other = base64.b64encode(trustme.CA().cert_pem.bytes()).decode()
     _, there = pod(**{"certificate-authority-data": other})
     system, _ = system_for(spec.from_plain(plain(cluster="far")))

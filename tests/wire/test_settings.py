@@ -1,6 +1,7 @@
 """Where a launcher finds platform settings, and what it does if they cannot be read."""
 
 import contextlib
+import functools
 import pathlib
 
 import pytest
@@ -12,7 +13,6 @@ from tfsteps.runs.identity import Identity
 from tfsteps.settings.find import VARIABLE
 from tfsteps.systems import kubeflow, registry
 from tfsteps.systems.base import LaunchError
-from tfsteps.systems.kubernetes import job_cluster
 from tfsteps.systems.kubernetes.system import SPEC_HASH
 
 JOB = spec.from_plain({"name": "job", "image": "trainer:1", "command": ["true"], "roles": {"worker": {}}})
@@ -37,7 +37,7 @@ def launcher(monkeypatch):
 
         server = stack.enter_context(serve(script))
         monkeypatch.setattr(access, "find", lambda _context: server.access())
-        monkeypatch.setattr(job_cluster, "Api", lambda found: client.Api(found, patience=0.3))
+        monkeypatch.setattr(client, "Api", functools.partial(client.Api, patience=0.3))
         return kubeflow.PLUGIN.system()
 
     with contextlib.ExitStack() as stack:
