@@ -1,5 +1,7 @@
 """The requests of a finalizer to the API server, and what it removes."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from tests.unit.systems.kubernetes.objects import controller
@@ -44,7 +46,7 @@ def finalizer(api, node):
     owner = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "wf", "uid": "w", "controller": True}
     meta = {"name": "step", "namespace": "ns", "uid": "p", "annotations": annotations, "ownerReferences": [owner]}
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(pipeline, "Watch", lambda *_, **__: None)
+        patched.setattr(pipeline, "Watch", lambda *_, **__: SimpleNamespace(refused_seconds=0.0))
         return LauncherPod.of(api, {"metadata": meta}, find_pipeline)
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import pathlib
+from types import SimpleNamespace
 
 import pytest
 
@@ -100,7 +101,7 @@ def follower(server, *, recreated=NO, terminating=False, **fields):
     """Return a followed job, whose launcher is a step of a Workflow that is not watched."""
     meta = {"name": "step", "namespace": "ns", "uid": "p", "ownerReferences": [{**FLOW, "controller": True}]}
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(pipeline, "Watch", lambda *_, **__: None)
+        patched.setattr(pipeline, "Watch", lambda *_, **__: SimpleNamespace(refused_seconds=0.0))
         pod = LauncherPod.of(Api(server.access(), patience=0), {"metadata": meta}, find_pipeline)
     pod.pipeline.recreates_pod, pod.pipeline.terminating = recreated, known(terminating)
     pod.pipeline.pending, pod.grace_seconds = NO, GRACE_SECONDS

@@ -101,7 +101,7 @@ def test_thousands_of_messages_write_little(tmp_path):
     attempt = AttemptFolder(tmp_path)
     attempt.claim().close()
     written = []
-    attempt.write = lambda status: written.append(len(msgspec.json.encode(status)))
+    attempt.write = lambda status, *, last: written.append(len(msgspec.json.encode(status)))
     logbook = LogWriter(attempt.log)
     recorder = Recorder(status, attempt, logbook, [])
     for number in range(12_000):

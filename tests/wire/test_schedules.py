@@ -107,7 +107,7 @@ class Objects:
         if asked.method == "POST":
             self.changes.append(asked.body)
             return Answer(201, {**asked.body, "metadata": {**asked.body["metadata"], "name": "made", "uid": "u"}})
-        there = next((item for item in self.by_kind[parent] if item["metadata"]["name"] == name), None)
+        there = next((item for item in self.by_kind.get(parent, ()) if item["metadata"]["name"] == name), None)
         if there is None:
             return refusal(404, "NotFound", about=name)
         if asked.method == "PATCH":
