@@ -496,3 +496,13 @@ def test_no_id_leads_out_of_the_output_folder(option, tmp_path):
     done = tfsteps("run", job, option, "../../x")
     assert done.returncode == ExitCode.USAGE
     assert f"error: {option} '../../x' leads to another folder: write a name without `.`, `..`" in done.stderr
+
+
+def test_a_run_that_could_not_start_has_failed_and_says_why(folder):
+    (folder / "file").touch()
+    done = tfsteps("run", script("true", "output_dir: file/below"), "--on", "local")
+    assert done.returncode == ExitCode.USAGE
+    wrong = f"output_dir: the folder {folder}/file/below cannot be made: Not a directory. Set output_dir to"
+    assert wrong in done.stderr
+    (recorded,) = json.loads(tfsteps("runs", "--output", "json").stdout)
+    assert (recorded["state"], recorded["reason"]) == ("failed", "NotStarted")

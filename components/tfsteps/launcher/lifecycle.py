@@ -203,6 +203,13 @@ def _followed(
                 handle = start()
             except StoppedError as error:
                 recorder.end(JobChanged(at=time.time(), state=State.CANCELLED, reason="Stopped", message=str(error)))
+            except LaunchError as error:
+                if not (error.retryable and system.outlives_launcher):  # else it may have been created
+                    with contextlib.suppress(LaunchError):  # the record cannot be saved: the first error says more
+                        recorder.end(
+                            JobChanged(at=time.time(), state=State.FAILED, reason="NotStarted", message=str(error))
+                        )
+                raise
             else:
                 stop.attach(handle)
                 try:

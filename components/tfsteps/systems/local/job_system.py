@@ -148,7 +148,7 @@ class LocalSystem:
         return commands
 
     def start(self, job: TrainingJob, identity: Identity, places: OutputPaths) -> LocalJob:
-        """Return the job; its processes start with the first event. LaunchError if its code cannot be unpacked."""
+        """Return the job; its processes start with the first event. LaunchError if its files cannot be written."""
         if source := job.code_source:
             try:
                 code_bucket.fetch(source)
@@ -156,8 +156,13 @@ class LocalSystem:
             except (CodeError, OSError) as error:
                 raise LaunchError(str(error), retryable=False) from error
         for folder in (places.output, places.model, places.logs):
-            if not is_uri(folder):
-                pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
+            try:
+                if not is_uri(folder):
+                    pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                wrong = f"output_dir: the folder {folder} cannot be made: {error.strerror}"
+                fix = "Set output_dir to a folder that you may write, or leave it out"
+                raise LaunchError(f"{wrong}. {fix}", retryable=False) from error
         options = options_of(job, "local", LocalOptions)
         name = identity.job_name(job.name, _NAME_LIMIT)
         attempt = AttemptFolder.of(identity)
