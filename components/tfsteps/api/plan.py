@@ -118,10 +118,13 @@ def make_plan(
     here = job_input.base_dir
     if place.on == Location.KUBERNETES and not dry_run and (source := job.code_source) and source.bucket:
         try:
-            if code_bucket.upload(source):
+            if not source.claim and code_bucket.upload(source):
                 say(f"code uploaded to {code_bucket.url_of(source)}")
         except (CodeError, OSError) as error:
             raise CommandError(str(error)) from error
+    if place.on == Location.KUBERNETES and (source := job.code_source) and source.claim:
+        verb = "would be" if dry_run else "is"
+        say(f"code {verb} stored as {code_bucket.url_of(source)} before the job is created")
     return Plan(job, identity, system, here, system.places(job, identity, here))
 
 

@@ -48,10 +48,14 @@ def _packed(source: Mapping[str, Any]) -> str:
         raise code_archive.CodeError(
             f"code {dict(source)!r} is wrong: {error}; write a folder, or {_FIELDS}"
         ) from error
+    if declared.claim and not declared.digest:
+        fix = "store it by `tfsteps run --code-bucket pvc://CLAIM`, and write its `digest` in place of `folder`"
+        raise code_archive.CodeError(f"code.bucket {declared.bucket} is on a cluster, and compiling asks none; {fix}")
     resolved, _ = code_archive.resolve(declared, pathlib.Path.cwd())
     if not resolved.bucket:
         return code_archive.to_text(resolved.digest or "")
-    code_bucket.upload(resolved)
+    if not declared.claim:
+        code_bucket.upload(resolved)
     return f"{resolved.digest}@{resolved.bucket}"
 
 

@@ -67,8 +67,14 @@ Digest = Annotated[
 CodeBucket = Annotated[
     str,
     Meta(
-        pattern=r"^(s3|gs|https?)://[^\s/@?#]+(/[^\s?#]*)?$",
-        description="the URL of a folder, without credentials: s3://, gs://, or a server that takes PUT at http(s)://",
+        pattern=(
+            r"^((s3|gs|https?)://[^\s/@?#]+(/[^\s?#]*)?"
+            r"|pvc://[a-z0-9]([-a-z0-9.]*[a-z0-9])?(/(?!\.\.?(/|$))[^\s/?#]+)*/?)$"
+        ),
+        description=(
+            "the URL of a folder, without credentials: s3://, gs://, a server that takes PUT at http(s)://, or "
+            "pvc://CLAIM/FOLDER"
+        ),
         examples=["s3://team/code"],
     ),
 ]

@@ -90,6 +90,7 @@ class ResolvedRole(Role, frozen=True):
         return [*self.command, *self.args]
 
 
+_CLAIM = "pvc://"
 _Replicas = Annotated[Role, Meta(examples=[{"replicas": 2}])]
 
 
@@ -224,13 +225,26 @@ class CodeSource(_Base, frozen=True):
         digest: SHA-256 of the packed files. tfsteps sets it when it packs the folder. If it is set, the files that were
             packed then are used, and no folder is read.
         bucket: Folder that the packed files are uploaded to, under the name of their hash, and fetched from by the
-            replicas: s3://, gs://, or http(s):// of a server that takes PUT without credentials. The image needs `sh`
-            and Python, and the replicas the credentials of the bucket. Empty = a ConfigMap. Local runs do not use it.
+            replicas: s3://, gs://, or http(s):// of a server that takes PUT without credentials; the replicas need the
+            credentials of the bucket. `pvc://CLAIM/FOLDER` is a folder of a PersistentVolumeClaim of the job's
+            namespace; without FOLDER, the claim's root. The image needs `sh` and Python. Empty = a ConfigMap. A local
+            run uses it only if the files were packed elsewhere.
     """
 
     folder: Filled = "."
     digest: Digest | None = None
     bucket: CodeBucket | None = None
+
+    @property
+    def claim(self) -> str:
+        """The claim that `bucket` names; empty = the code is elsewhere."""
+        bucket = self.bucket or ""
+        return bucket.removeprefix(_CLAIM).partition("/")[0] if bucket.startswith(_CLAIM) else ""
+
+    @property
+    def claim_folder(self) -> str:
+        """The folder on that claim, relative to its root; empty = the root."""
+        return (self.bucket or "").removeprefix(_CLAIM).partition("/")[2].strip("/") if self.claim else ""
 
 
 OWN_CLUSTER = "in-cluster"

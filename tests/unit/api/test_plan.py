@@ -46,3 +46,11 @@ def test_a_dry_run_prints_the_bucket_and_the_job_file_has_it(folder):
     assert "#   code: {bucket: 's3://team/code'}\n" in out
     assert "--code-bucket s3://a says how" in refused("run", "--code-bucket", "s3://a", "--", *PROGRAM)
     assert "code.bucket" in refused("run", "--code", ".", "--code-bucket", "a", "--", *PROGRAM)
+
+
+def test_a_dry_run_says_that_code_would_be_stored_on_a_claim(folder, monkeypatch, capsys):
+    with kubeconfig(monkeypatch, folder):
+        planned("pvc://code/team", dry_run=True)
+        assert "would be stored as pvc://code/team/" in capsys.readouterr().err
+        planned("pvc://code/team")
+        assert "code is stored as pvc://code/team/" in capsys.readouterr().err

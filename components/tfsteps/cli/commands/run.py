@@ -86,8 +86,8 @@ def run(
         str | None,
         typer.Option(
             metavar="URL",
-            help="With --code: upload the folder to s3://, gs:// or http(s)://, where replicas fetch it, in place of a "
-            "ConfigMap, which takes 700 KiB.",
+            help="With --code: store the folder at s3://, gs://, http(s):// or pvc://CLAIM/FOLDER, where replicas read "
+            "it, in place of a ConfigMap, which takes 700 KiB.",
         ),
     ] = None,
     on: Annotated[

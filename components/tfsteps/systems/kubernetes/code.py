@@ -1,6 +1,7 @@
 """The code of a job on Kubernetes: each replica unpacks it before its program.
 
-It is in a ConfigMap that the job owns, or in a bucket to which it was uploaded where it was packed.
+It is in a ConfigMap that the job owns, in a bucket to which it was uploaded where it was packed, or on a claim, which
+`code_claim` stores it on.
 """
 
 import base64
@@ -48,6 +49,8 @@ def with_code(job: TrainingJob, source: CodeSource, identity: Identity) -> Train
         for (name, role), resolved in zip(job.roles.items(), job.resolved_roles().values(), strict=True)
     }
     volumes = [] if source.bucket else [Volume(mount=_MOUNT, config_map=_name(source, identity), read_only=True)]
+    if source.claim:
+        volumes = [Volume(mount=_MOUNT, pvc=source.claim, sub_path=source.claim_folder or None, read_only=True)]
     return msgspec.structs.replace(
         job,
         roles=msgspec.structs.replace(job.roles, **roles),
@@ -58,7 +61,7 @@ def with_code(job: TrainingJob, source: CodeSource, identity: Identity) -> Train
 
 
 def config_maps(job: TrainingJob, source: CodeSource, identity: Identity, namespace: str) -> list[dict[str, Any]]:
-    """Return the ConfigMap with the code of a job; empty if it is in a bucket. It is a dependent of the job.
+    """Return the ConfigMap with the code of a job; empty if it is elsewhere. It is a dependent of the job.
 
     Raises:
         LaunchError: The code was not packed, or is too large.
@@ -110,7 +113,8 @@ def _unpacking(source: CodeSource, role: ResolvedRole) -> list[str]:
     needs = "tar"
     if source.bucket:
         program = pathlib.Path(__file__).with_name("fetch_code.py").read_text(encoding="utf-8")
-        words = shlex.join([program, code_bucket.url_of(source), _digest(source), _FOLDER])
+        url = f"file://{_MOUNT}/{source.digest}.tar.gz" if source.claim else code_bucket.url_of(source)
+        words = shlex.join([program, url, _digest(source), _FOLDER])
         unpack = f'"$(command -v python3 || echo python)" -c {words}'
         needs = "Python"
     folder = posixpath.normpath(posixpath.join(_FOLDER, role.working_dir or ""))

@@ -64,7 +64,7 @@ def s3_request(url: str, now: str) -> urllib.request.Request:
 
 def read(url: str) -> bytes:
     """Return the content of a URL. OSError if there is none."""
-    if url.startswith(("http://", "https://", "s3://")):
+    if url.startswith(("http://", "https://", "s3://", "file://")):
         now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         request = s3_request(url, now) if url.startswith("s3://") else urllib.request.Request(url)  # noqa: S310
         with urllib.request.urlopen(request, timeout=SECONDS) as answer:  # noqa: S310
@@ -103,6 +103,8 @@ def main(url: str, digest: str, folder: str) -> None:
             archive.extractall(folder, **options)  # type: ignore[arg-type]  # noqa: S202  its hash is that of the job
     except (OSError, ImportError) as error:
         hint = "replicas need the credentials of the bucket, such as AWS_ACCESS_KEY_ID from a Secret in `env`"
+        if url.startswith("file://"):
+            hint = "launch the job again, which stores it on the claim"
         sys.exit(f"tfsteps: the code {url} cannot be unpacked in {folder}: {error}; {hint}")
 
 

@@ -43,11 +43,10 @@ def needed(resource: Resource, job: TrainingJob, more: Iterable[Permission] = ()
     """
     permissions = [Permission(verb, resource) for verb in ("get", "create", "list", "watch", "patch", "delete")]
     permissions += [Permission("list", PODS), Permission("watch", PODS), Permission("get", PODS, "log"), *more]
-    permissions += (
-        [Permission(verb, CONFIG_MAPS) for verb in ("get", "create")]
-        if job.code_source and not job.code_source.bucket
-        else []
-    )
+    if (source := job.code_source) and (not source.bucket or source.claim):
+        permissions += [Permission(verb, CONFIG_MAPS) for verb in ("get", "create")]
+    if source and source.claim:
+        permissions += [Permission(verb, JOBS) for verb in ("get", "create", "delete")]
     return [*permissions, Permission("delete", PODS)] if job.on_end in (None, "delete_pods") else permissions
 
 

@@ -22,7 +22,7 @@ from tfsteps.spec import Options, Problem, TrainingJob, is_uri
 from tfsteps.spec.step_variables import without_step_variables
 from tfsteps.systems.base import REPORT_SECONDS, JobNote, LaunchError, OnEnd, Scope, StoppedError
 from tfsteps.systems.capabilities import Level
-from tfsteps.systems.kubernetes import code
+from tfsteps.systems.kubernetes import code, code_claim
 from tfsteps.systems.kubernetes.cleanup.retention import (
     DETACHED,
     HOME,
@@ -346,6 +346,8 @@ class KubernetesSystem:
         if self._unlisted:
             message = f"nothing was created: earlier attempts of the task could not be looked for ({self._unlisted})"
             raise LaunchError(message, retryable=True)
+        if (source := job.code_source) and source.claim:
+            code_claim.store(self._api, self._kind, job, source, rendered)
         if self.cluster.stopping.is_set():
             raise Stopped
         try:

@@ -17,7 +17,7 @@ from tfsteps.settings.find import VARIABLE
 from tfsteps.spec import CodeSource
 from tfsteps.systems import registry
 from tfsteps.systems.base import LaunchError
-from tfsteps.systems.kubernetes import code
+from tfsteps.systems.kubernetes import code, code_claim
 from tfsteps.systems.kubernetes.permissions import needed
 from tfsteps.systems.kubernetes.system import SPEC_HASH
 from tfsteps.systems.trainjob import ranks
@@ -236,3 +236,48 @@ def test_settings_of_the_platform_do_not_change_by_what_a_job_with_code_is_recog
     assert job.labels == {"team": "vision"}
     hashes = [objects[0]["metadata"]["annotations"][SPEC_HASH] for objects in (with_settings, without)]
     assert hashes[0] == hashes[1]
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_replica_uses_its_code_from_a_claim(system, folder, tmp_path):
+    job = job_of(folder, "pvc://code/team", args=["--n", "1"])
+    objects = planned(system, job)
+    text = json.dumps(objects)
+    assert ('"claimName": "code"' in text, '"readOnly": true' in text, '"subPath": "team"' in text) == (True,) * 3
+    assert "ConfigMap" not in [item["kind"] for item in objects]
+    (tmp_path / "mounted").mkdir()
+    archive = tmp_path / "mounted" / f"{job.code.digest}.tar.gz"
+    archive.write_bytes(code_archive.read(job.code.digest))
+    assert run(objects, tmp_path) == (0, f"shipped {tmp_path / 'unpacked'} --n 1\n")
+
+
+def test_what_is_on_the_claim_must_have_the_hash_of_the_job(folder, tmp_path):
+    job = job_of(folder, "pvc://code")
+    objects = json.loads(json.dumps(planned("jobs", job)).replace("WAITS = (1, 3, 9)", "WAITS = ()"))
+    (folder / "train.py").write_text("print('of-other-code')")
+    other = code_archive.read(job_of(folder).code.digest)
+    (tmp_path / "mounted").mkdir()
+    (tmp_path / "mounted" / f"{job.code.digest}.tar.gz").write_bytes(other)
+    exit_code, output = run(objects, tmp_path)
+    assert (exit_code, "of-other-code" in output) == (1, False)
+    assert "launch the job again, which stores it on the claim" in output
+    assert not (tmp_path / "unpacked" / "train.py").exists()
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_the_pod_that_stores_code_is_like_a_replica(system, folder):
+    job = job_of(
+        folder, "pvc://code/team", pod={"spec": {"securityContext": {"runAsUser": 7}}}, node_selector={"a": "b"}
+    )
+    objects = planned(system, job)
+    role = next(iter(registry.kinds_of(system)[0].roles({**objects[0], "dependents": objects[1:]}).values()))
+    spec_ = code_claim.manifest_of(job.code, "n", "tf:2", role.template["spec"], 2)["spec"]["template"]["spec"]
+    assert (spec_["securityContext"], spec_["nodeSelector"]) == ({"runAsUser": 7}, {"a": "b"})
+    [container_] = spec_["containers"]
+    assert container_["command"][-5:] == [
+        "/tfsteps-claim/team",
+        job.code.digest,
+        "90",
+        "/tfsteps-parts/0",
+        "/tfsteps-parts/1",
+    ]

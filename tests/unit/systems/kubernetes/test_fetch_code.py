@@ -158,3 +158,11 @@ def test_a_machine_keeps_nothing_that_is_not_the_code(source, monkeypatch, tmp_p
         with pytest.raises(CodeError, match=r"cannot be fetched from http://.*404.*--set code=FOLDER"):
             code_bucket.fetch(code)
     assert not code_archive.kept(code.digest)
+
+
+def test_a_machine_that_does_not_keep_the_code_refuses_a_claim():
+    code = CodeSource(digest="0" * 64, bucket="pvc://code/team")
+    with pytest.raises(
+        CodeError, match=r"on a claim, pvc://code/team/0+\.tar\.gz, which this machine cannot read; run it"
+    ):
+        code_bucket.fetch(code)
