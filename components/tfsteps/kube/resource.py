@@ -18,3 +18,5 @@ class Resource(msgspec.Struct, frozen=True):
 
 
 PODS = Resource("v1", "pods", "Pod")
+CLAIMS = Resource("v1", "persistentvolumeclaims", "PersistentVolumeClaim")
+EVENTS = Resource("v1", "events", "Event")

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from tfsteps.systems.kubernetes.preflight.references import CLAIMS, CONFIG_MAPS, SECRETS, Reference
+from tfsteps.kube.resource import CLAIMS
+from tfsteps.systems.kubernetes.preflight.references import CONFIG_MAPS, SECRETS, Reference
 
 NAMESPACE = "kubeflow"
 """Namespace of runs in a single-user installation of Kubeflow Pipelines, whose API does not return one."""

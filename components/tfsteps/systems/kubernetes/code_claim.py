@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tfsteps.kube.errors import ApiError, Stopped
-from tfsteps.kube.resource import PODS, Resource
+from tfsteps.kube.resource import CLAIMS, EVENTS, PODS, Resource
 from tfsteps.runs import code_archive
 from tfsteps.runs.code_archive import CodeError
 from tfsteps.runs.identity import PREFIX
@@ -33,8 +33,6 @@ MOST_PARTS = 24
 UNUSED_DAYS = 90
 """Days without a launch after which an archive is removed from the claim."""
 
-_CLAIMS = Resource("v1", "persistentvolumeclaims", "PersistentVolumeClaim")
-_EVENTS = Resource("v1", "events", "Event")
 _WRITABLE = {"ReadWriteOnce", "ReadWriteMany", "ReadWriteOncePod"}
 _FIX = "free or enlarge the claim, let the user of the replicas write to it, or use a bucket"
 _CONTAINER, _MOUNT, _PARTS = "store", "/tfsteps-claim", "/tfsteps-parts"
@@ -171,7 +169,7 @@ def _check_claim(api: "Api", namespace: str, claim: str, job: TrainingJob) -> No
     A claim that is not bound yet is bound when the pod starts.
     """
     try:
-        item = api.get(_CLAIMS, namespace, claim, once=True)
+        item = api.get(CLAIMS, namespace, claim, once=True)
     except ApiError as error:
         if error.missing:
             raise LaunchError(
@@ -237,5 +235,5 @@ def _warnings(api: "Api", namespace: str, names: Sequence[str]) -> Iterator[str]
     for name in names:
         with contextlib.suppress(ApiError):
             selector = f"involvedObject.kind=Pod,involvedObject.name={name},type=Warning"
-            items = api.list(_EVENTS, namespace, once=True, fieldSelector=selector)["items"] or []
+            items = api.list(EVENTS, namespace, once=True, fieldSelector=selector)["items"] or []
             yield from dict.fromkeys(str(item.get("message", "")) for item in items)

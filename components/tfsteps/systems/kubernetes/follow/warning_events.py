@@ -10,9 +10,7 @@ import msgspec
 
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
-from tfsteps.kube.resource import Resource
-
-EVENTS = Resource("v1", "events", "Event")
+from tfsteps.kube.resource import EVENTS
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 600.0
 _SKEW_SECONDS = 60.0  # the cluster's clock may differ by this much

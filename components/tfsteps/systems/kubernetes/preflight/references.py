@@ -5,12 +5,11 @@ from typing import Any
 
 import msgspec
 
-from tfsteps.kube.resource import Resource
+from tfsteps.kube.resource import CLAIMS, Resource
 from tfsteps.systems.kubernetes.job_kind import RoleSpec
 
 SECRETS = Resource("v1", "secrets", "Secret")
 CONFIG_MAPS = Resource("v1", "configmaps", "ConfigMap")
-CLAIMS = Resource("v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 ACCOUNTS = Resource("v1", "serviceaccounts", "ServiceAccount")
 _PRIORITIES = Resource("scheduling.k8s.io/v1", "priorityclasses", "PriorityClass")
 _QUEUES, _OLDER_QUEUES = (

@@ -15,7 +15,7 @@ from tfsteps.kube.errors import ApiError
 from tfsteps.kube.inbox import Inbox
 from tfsteps.kube.log_lines import Lines, Position
 from tfsteps.kube.logs import read_log
-from tfsteps.kube.resource import PODS, Resource
+from tfsteps.kube.resource import EVENTS, PODS, Resource
 from tfsteps.kube.watch import Changed, Deleted, Listed, Refused, Seen, Watch
 from tfsteps.runs.demo import Mark, check_changeable, mark_of
 from tfsteps.runs.events import State
@@ -24,7 +24,7 @@ from tfsteps.runs.status import Status
 from tfsteps.systems.kubernetes.cleanup.retention import retention_policy
 from tfsteps.systems.kubernetes.follow.job_object import STOPPED
 from tfsteps.systems.kubernetes.follow.pods import Container
-from tfsteps.systems.kubernetes.follow.warning_events import EVENTS, concerns, event_time
+from tfsteps.systems.kubernetes.follow.warning_events import concerns, event_time
 from tfsteps.systems.kubernetes.job_kind import JobKind
 from tfsteps.systems.kubernetes.ownership import OwnerIndex
 from tfsteps.systems.kubernetes.query.status import JobPod, job_pods, status
