@@ -15,6 +15,9 @@ PYTHONS ?= $(or $(wildcard $(HOME)/.pyenv/versions/3.1[23].*/bin/python),3.12 3.
 # The suites that the versions of the platform touch.
 COMPAT := conformance job_crds gang preflight argo kfp_pods pipelines schedule
 
+# Tests of all modules or pages at once: a change anywhere may fail them.
+STRUCTURE := test_page_width.py test_words.py test_module_rules.py test_layers.py test_names_in_docs.py test_sizes.py test_imported_names.py test_system_names.py test_paths_in_pages.py test_unit_folders.py
+
 .PHONY: help setup demo test test-unit test-for check docs format golden bench lock official release faults mutants soak unknown image cluster cluster-down compat python-versions browser clean
 .DEFAULT_GOAL := help
 
@@ -64,7 +67,7 @@ check: $(STAMP) ## format, lint, types, layers, duplicates, documentation, golde
 	$(BIN)/lint-imports
 	$(BIN)/pylint --disable=all --enable=duplicate-code --score=n components/tfsteps
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict # with --quiet no warning would count
-	$(BIN)/pytest -q -n auto tests/golden tests/unit/repository/test_page_width.py tests/unit/repository/test_words.py
+	$(BIN)/pytest -q -n auto tests/golden $(addprefix tests/unit/repository/,$(STRUCTURE))
 
 docs: $(STAMP) ## serve the documentation on http://127.0.0.1:8000, and follow changes
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --dev-addr 127.0.0.1:8000

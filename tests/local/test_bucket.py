@@ -104,7 +104,9 @@ def test_replicas_read_code_of_other_buckets_by_tensorflow(tmp_path):
     for name in ("program", "it"):
         (tmp_path / name).mkdir()
     (tmp_path / "program" / "train.py").write_text("print('shipped')")
-    code = CodeSource(digest=code_archive.pack(tmp_path / "program").digest, bucket=f"file://{tmp_path}/it")
+    code = CodeSource(
+        digest=code_archive.pack(tmp_path / "program").digest, bucket=f"{tmp_path}/it"
+    )  # TensorFlow opens what is no URL
     done = fetch(code, tmp_path / "none", "-I")
     assert "No such file or directory; replicas need the credentials" in done.stderr.splitlines()[-1]
     (tmp_path / "it" / f"{code.digest}.tar.gz").write_bytes(code_archive.read(code.digest))

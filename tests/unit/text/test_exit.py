@@ -1,24 +1,15 @@
 """Programs end without the shutdown in which OpenSSL frees its memory under running threads."""
 
-import pathlib
 import subprocess
 import sys
 
 import pytest
-
-import tfsteps
 
 ABORTING = """
 import atexit, ctypes, sys
 libc = ctypes.CDLL(None)
 libc.on_exit(ctypes.cast(libc.abort, ctypes.c_void_p), None)  # as OpenSSL's own handler, at its worst
 """
-WITHOUT_TLS = {
-    "api/replica/tfsteps_function.py",  # of the replicas, where tfsteps need not be installed
-    "launcher/event_summary.py",
-    "systems/kubernetes/fetch_code.py",  # travels to replicas as text, and has one thread
-    "tensorboard/server.py",
-}
 
 
 def run(program, *args):
@@ -39,15 +30,3 @@ def test_output_and_exit_handlers_come_before_the_exit():
 def test_the_command(args, code):
     ended = run("from tfsteps.cli import main; main()", *args)
     assert ended.returncode == code, ended.stderr
-
-
-def test_every_program_with_threads_that_use_tls():
-    folder = pathlib.Path(tfsteps.__file__).parent
-    programs = {}
-    for path in folder.rglob("*.py"):
-        _, main, block = path.read_text("utf-8").partition('\nif __name__ == "__main__":\n')
-        if main and "starter" not in path.parts:
-            programs[path.relative_to(folder).as_posix()] = block
-    assert len(programs) > 10
-    wrong = [name for name, block in programs.items() if "streams.flush_and_exit(" not in block]
-    assert set(wrong) == WITHOUT_TLS
