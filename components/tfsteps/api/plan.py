@@ -162,14 +162,15 @@ def _named(option: str, text: str) -> str:
 
 def _fitting_system(place: Place, job: TrainingJob, *, dry_run: bool) -> System:
     """Return the job system whose API the job's cluster serves, and print why. A dry run makes no request."""
-    from tfsteps.backends.kubernetes.backend import cluster  # noqa: PLC0415  local runs need no HTTP
-    from tfsteps.systems.kubernetes.job_cluster import JobCluster  # noqa: PLC0415
+    from tfsteps.systems.kubernetes.job_cluster import JobCluster  # noqa: PLC0415  local runs need no cluster
     from tfsteps.systems.kubernetes.preflight import discovery  # noqa: PLC0415
 
     of_job = JobCluster(place.context, place.namespace)
     if dry_run:
         choice = discovery.Choice(discovery.DEFAULT, "a dry run asks no cluster what it serves")
     else:
+        from tfsteps.backends.kubernetes.backend import cluster  # noqa: PLC0415  a dry run needs no HTTP
+
         of_job.with_settings(job, registry.options())
         with cluster(place, of_job) as runs:
             choice = discovery.choose(runs.api, runs.namespace, registry.discoverable())

@@ -379,7 +379,8 @@ class KubernetesSystem:
             started, recognized = (code.with_code(one, source, identity) for one in (started, recognized))
             config_maps = code.config_maps(job, source, identity, namespace)
         rendered = self._kind.render(started, identity, places, namespace)
-        digest = spec_hash(self._kind.render(recognized, identity, places, namespace).content)
+        same = rendered if recognized == started else self._kind.render(recognized, identity, places, namespace)
+        digest = spec_hash(same.content)
         dependents = [*rendered.dependents, *config_maps]  # the hash has their name
         rendered = msgspec.structs.replace(rendered, dependents=dependents)
         unfinished = {UNFINISHED: "its dependents"} if rendered.dependents else {}
