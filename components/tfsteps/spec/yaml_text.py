@@ -47,9 +47,7 @@ def parse(text: str, source: str = "job") -> Document:
     root = _composed(text, source)
     if not isinstance(root, yaml.MappingNode):
         _refuse(source, "is empty, or not a job file", "Start with `name:` and `roles:`; `tfsteps init` writes a file")
-    builder = _Builder()
-    value = builder.build(root, ())
-    return Document(value, builder.lines, builder.texts, builder.problems, source)
+    return _read(root, (), source)
 
 
 def parse_value(text: str, source: str, path: Path) -> Document:
@@ -64,9 +62,7 @@ def parse_value(text: str, source: str, path: Path) -> Document:
         (problem,) = error.problems
         fix = f"Quote the value for YAML too: {source}='\"...\"'"
         raise SpecError([msgspec.structs.replace(problem, path=path, fix=fix, line=None)], source) from error
-    builder = _Builder()
-    value = builder.build(root, path) if root else None
-    return Document(value, builder.lines, builder.texts, builder.problems, source)
+    return _read(root, path, source)
 
 
 def _composed(text: str, source: str) -> yaml.Node | None:
@@ -85,66 +81,51 @@ def _refuse(source: str, wrong: str, fix: str, line: int = 1) -> NoReturn:
     raise SpecError([Problem(path=(), wrong=wrong, fix=fix, line=line)], source)
 
 
-class _Builder:
-    """Converts nodes to data, and records their lines and texts."""
+def _read(root: yaml.Node | None, at: Path, source: str) -> Document:
+    """Return the value of a node, at the path `at` of a job, with the lines and texts of all its parts."""
+    document = Document(None, source=source)
 
-    def __init__(self) -> None:
-        self.lines: dict[Path, int] = {}
-        self.texts: dict[Path, str] = {}
-        self.problems: list[Problem] = []
-
-    def build(self, node: yaml.Node, path: Path) -> Any:
-        self.lines.setdefault(path, line_of(node))
-        if node.tag.removeprefix(_TAG) not in ("str", "seq", "map", *_CORE):
-            tag = "!" + node.tag.removeprefix(_TAG).removeprefix("!")
-            self.problems.append(
-                Problem(path=path, value=tag, wrong="is not a known tag", fix="Remove it", line=line_of(node))
-            )
-        if isinstance(node, yaml.MappingNode):
-            return self._mapping(node, path)
+    def value_of(node: yaml.Node, path: Path) -> Any:
+        document.lines.setdefault(path, line_of(node))
+        tag = node.tag.removeprefix(_TAG)
+        if tag not in ("str", "seq", "map", *_CORE):
+            shown_tag, wrong = "!" + tag.removeprefix("!"), "is not a known tag"
+            problem = Problem(path=path, value=shown_tag, wrong=wrong, fix="Remove it", line=line_of(node))
+            document.problems.append(problem)
         if isinstance(node, yaml.SequenceNode):
-            return [self.build(child, (*path, i)) for i, child in enumerate(node.value)]
-        self.texts[path] = node.value
-        return _scalar(node)
-
-    def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, Any]:
+            return [value_of(child, (*path, i)) for i, child in enumerate(node.value)]
+        if not isinstance(node, yaml.MappingNode):
+            document.texts[path] = node.value
+            return _scalar(node)
         result: dict[str, Any] = {}
-        for key_node, value_node in node.value:
-            if merges(key_node):
+        for key_node, value_node, merged in _pairs(node, path, document.problems):
+            key = str(key_node.value) if isinstance(key_node, yaml.ScalarNode) else shown(key_node.value)
+            if key in result and merged:
                 continue
-            key = _key(key_node)
             if key in result:
-                self._twice(key, (*path, key), key_node)
-            self.lines[*path, key] = line_of(key_node)
-            result[key] = self.build(value_node, (*path, key))
-        for key_node, value_node in self._merged(node, path):
-            key = _key(key_node)
-            if key not in result:
-                self.lines[*path, key] = line_of(key_node)
-                result[key] = self.build(value_node, (*path, key))
+                wrong = f"is set twice, first in line {document.lines[*path, key]}"
+                problem = Problem(path=(*path, key), wrong=wrong, fix=f"Keep one `{key}:`", line=line_of(key_node))
+                document.problems.append(problem)
+            document.lines[*path, key] = line_of(key_node)
+            result[key] = value_of(value_node, (*path, key))
         return result
 
-    def _merged(self, node: yaml.MappingNode, path: Path) -> Iterator[tuple[yaml.Node, yaml.Node]]:
-        """Yield the pairs that `<<` merges into a mapping, the highest precedence first."""
-        for _, value_node in [pair for pair in node.value if merges(pair[0])]:
-            bases = value_node.value if isinstance(value_node, yaml.SequenceNode) else [value_node]
-            for base in bases:
-                if not isinstance(base, yaml.MappingNode):
-                    line = line_of(value_node)
-                    wrong, fix = "is not an alias of a mapping", "Write `<<: *name`, with `&name` at a mapping"
-                    self.problems.append(Problem(path=(*path, "<<"), wrong=wrong, fix=fix, line=line))
-                    continue
-                yield from [pair for pair in base.value if not merges(pair[0])]
-                yield from self._merged(base, path)
-
-    def _twice(self, key: str, path: Path, node: yaml.Node) -> None:
-        first, line = self.lines[path], line_of(node)
-        wrong = f"is set twice, first in line {first}"
-        self.problems.append(Problem(path=path, wrong=wrong, fix=f"Keep one `{key}:`", line=line))
+    document.value = value_of(root, at) if root else None
+    return document
 
 
-def _key(node: yaml.Node) -> str:
-    return str(node.value) if isinstance(node, yaml.ScalarNode) else shown(node.value)
+def _pairs(
+    node: yaml.MappingNode, path: Path, problems: list[Problem], *, merged: bool = False
+) -> Iterator[tuple[yaml.Node, yaml.Node, bool]]:
+    """Yield the pairs of a mapping, and whether `<<` merges them into it, the highest precedence first."""
+    yield from [(key, value, merged) for key, value in node.value if not merges(key)]
+    for value in [value for key, value in node.value if merges(key)]:
+        for base in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+            if isinstance(base, yaml.MappingNode):
+                yield from _pairs(base, path, problems, merged=True)
+            else:
+                wrong, fix = "is not an alias of a mapping", "Write `<<: *name`, with `&name` at a mapping"
+                problems.append(Problem(path=(*path, "<<"), wrong=wrong, fix=fix, line=line_of(value)))
 
 
 def _scalar(node: yaml.Node) -> str | float | bool | None:
