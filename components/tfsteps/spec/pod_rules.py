@@ -4,10 +4,10 @@ import posixpath
 import re
 from collections.abc import Iterator
 
-from tfsteps.spec.pod import EnvSource, Resources, Volume
-from tfsteps.spec.problems import Path, Problem, problem, shown
+from tfsteps.spec.pod import EnvSource, Resources
+from tfsteps.spec.problems import Path, Problem, dotted, problem, shown
 from tfsteps.spec.scalars import words
-from tfsteps.spec.types import Role, TrainingJob
+from tfsteps.spec.types import TrainingJob
 from tfsteps.spec.units import format_bytes
 
 _RESERVED_ENV = re.compile(r"TF_CONFIG|TFSTEPS_.*")
@@ -26,17 +26,10 @@ CONTAINER = "tensorflow"
 _VOLUME_SOURCES = ("pvc", "secret", "config_map", "host_path", "nfs", "empty_dir")
 
 
-def _places(job: TrainingJob) -> Iterator[tuple[Path, Role | TrainingJob]]:
-    """Yield every object that describes pods: the job, then each role."""
-    yield (), job
-    for name, role in job.roles.items():
-        yield ("roles", name), role
-
-
 def _resources(job: TrainingJob) -> Iterator[tuple[Path, Resources]]:
-    for path, place in _places(job):
-        if place.resources:
-            yield (*path, "resources"), place.resources
+    for path, part in job.parts():
+        if part.resources:
+            yield (*path, "resources"), part.resources
 
 
 def limits(job: TrainingJob) -> Iterator[Problem]:
@@ -76,24 +69,24 @@ def gpus(job: TrainingJob) -> Iterator[Problem]:
 
 def programs(job: TrainingJob) -> Iterator[Problem]:
     """A command starts with a program, not with a command line. `working_dir` is not expanded by a shell."""
-    for path, place in _places(job):
-        first, *rest = place.command or ("python",)
+    for path, part in job.parts():
+        first, *rest = part.command or ("python",)
         here = (*path, "command", 0)
         if not first.strip():
             yield problem(here, "is empty", "Name the program first", repr(first))
         elif not rest and " " in first.strip() and "/" not in first.split()[0]:
             fix = "Write [{}]".format(", ".join(words(first)))
             yield problem(here, "is a whole command line, not a program", fix, repr(first))
-        if place.working_dir and place.working_dir.startswith(("~", "$")):
+        if part.working_dir and part.working_dir.startswith(("~", "$")):
             wrong, fix = "is not expanded: no shell reads it", "Write the full path"
-            yield problem((*path, "working_dir"), wrong, fix, repr(place.working_dir))
+            yield problem((*path, "working_dir"), wrong, fix, repr(part.working_dir))
 
 
 def arguments(job: TrainingJob) -> Iterator[Problem]:
     """An option and its value are separate arguments. Variables are not expanded without a shell."""
-    for path, place in _places(job):
-        program = posixpath.basename((place.command or job.command or ("",))[0])
-        for i, text in enumerate(place.args or ()):
+    for path, part in job.parts():
+        program = posixpath.basename((part.command or job.command or ("",))[0])
+        for i, text in enumerate(part.args or ()):
             here = (*path, "args", i)
             if option := _OPTION.fullmatch(text):
                 fix = "Write [{}, {}]".format(option[1], option[2] if len(option[2]) < 40 else "…")
@@ -105,14 +98,14 @@ def arguments(job: TrainingJob) -> Iterator[Problem]:
 
 def lengths(job: TrainingJob) -> Iterator[Problem]:
     """Linux starts no program with a longer argument or variable."""
-    for path, place in _places(job):
+    for path, part in job.parts():
         texts = {
             **{
                 (*path, field, i): text
                 for field in ("command", "args")
-                for i, text in enumerate(getattr(place, field) or ())
+                for i, text in enumerate(getattr(part, field) or ())
             },
-            **{(*path, "env", name): f"{name}={text}" for name, text in place.env.items() if isinstance(text, str)},
+            **{(*path, "env", name): f"{name}={text}" for name, text in part.env.items() if isinstance(text, str)},
         }
         for here, text in texts.items():
             if (size := len(text.encode(errors="surrogateescape"))) > _LONGEST:
@@ -122,60 +115,51 @@ def lengths(job: TrainingJob) -> Iterator[Problem]:
 
 def environment(job: TrainingJob) -> Iterator[Problem]:
     """Each variable has exactly one source. Variables that tfsteps sets are reserved."""
-    for path, place in _places(job):
-        for name, value in place.env.items():
+    for path, part in job.parts():
+        for name, value in part.env.items():
             if _RESERVED_ENV.fullmatch(name):
                 allowed = "names other than TF_CONFIG and TFSTEPS_*"
                 yield problem((*path, "env", name), "is set by tfsteps", "Use another name", allowed=allowed)
             if isinstance(value, EnvSource):
-                yield from _env_source((*path, "env", name), value)
-
-
-def _env_source(path: Path, source: EnvSource) -> Iterator[Problem]:
-    sources = [name for name in ("secret", "config_map", "field") if getattr(source, name)]
-    if len(sources) != 1:
-        has, allowed = " and ".join(sources) or "no source", "exactly one of secret, config_map, field"
-        yield problem(path, f"has {has}", "Keep one of them" if sources else "Add one of them", allowed=allowed)
-    elif sources != ["field"] and not source.key:
-        yield problem(path, f"does not say which key of the {sources[0]}", "Add `key: <name>`")
-    elif sources == ["field"] and source.key:
-        yield problem((*path, "key"), "cannot be combined with field", "Remove it", repr(source.key))
+                here = (*path, "env", name)
+                sources = [source for source in ("secret", "config_map", "field") if getattr(value, source)]
+                if len(sources) != 1:
+                    has, allowed = " and ".join(sources) or "no source", "exactly one of secret, config_map, field"
+                    fix = "Keep one of them" if sources else "Add one of them"
+                    yield problem(here, f"has {has}", fix, allowed=allowed)
+                elif sources != ["field"] and not value.key:
+                    yield problem(here, f"does not say which key of the {sources[0]}", "Add `key: <name>`")
+                elif sources == ["field"] and value.key:
+                    yield problem((*here, "key"), "cannot be combined with field", "Remove it", repr(value.key))
 
 
 def volumes(job: TrainingJob) -> Iterator[Problem]:
-    """Each volume has exactly one source, and each mount path one volume."""
-    yield from _volumes(("volumes",), job.volumes, {}, job.resources)
-    shared = {mount_key(volume): f"volumes[{i}]" for i, volume in enumerate(job.volumes)}
-    for name, role in job.roles.items():
-        yield from _volumes(("roles", name, "volumes"), role.volumes, dict(shared), role.resources or job.resources)
-
-
-def mount_key(volume: Volume) -> str:
-    """Return the mount path by which two volumes are in conflict: that of a personal folder is below `mount`."""
-    return volume.mount.rstrip("/") + ("/{creator}" if volume.personal else "")
-
-
-def _volumes(path: Path, listed: tuple[Volume, ...], used: dict[str, str], need: Resources) -> Iterator[Problem]:
-    for i, volume in enumerate(listed):
-        sources = [name for name in _VOLUME_SOURCES if getattr(volume, name)]
-        if len(sources) != 1:
-            has, allowed = " and ".join(sources) or "no source", f"exactly one of {', '.join(_VOLUME_SOURCES)}"
-            fix = "Keep one of them" if sources else "Add one of them"
-            yield problem((*path, i), f"has {has}", fix, allowed=allowed)
-        mount, here = mount_key(volume), (*path, i, "mount")
-        if mount in used:
-            yield problem(here, f"is already used by {used[mount]}", "Choose another path", repr(volume.mount))
-        if mount == "/dev/shm" and need.shared_memory:  # noqa: S108  a path of the container
-            yield problem(
-                here, "is the mount path of shared_memory", "Remove the volume or shared_memory", repr(volume.mount)
-            )
-        used.setdefault(mount, "{}[{}]".format(".".join(map(str, path)), i))
+    """Each volume has exactly one source, and each mount path of a replica one volume."""
+    mounted_by_all: dict[str, str] = {}
+    for path, part in job.parts():
+        used = dict(mounted_by_all) if path else mounted_by_all
+        need = part.resources or job.resources
+        for i, volume in enumerate(part.volumes):
+            sources = [name for name in _VOLUME_SOURCES if getattr(volume, name)]
+            if len(sources) != 1:
+                has, allowed = " and ".join(sources) or "no source", f"exactly one of {', '.join(_VOLUME_SOURCES)}"
+                fix = "Keep one of them" if sources else "Add one of them"
+                yield problem((*path, "volumes", i), f"has {has}", fix, allowed=allowed)
+            # the folder of a person is below `mount`
+            mount = volume.mount.rstrip("/") + ("/{creator}" if volume.personal else "")
+            here = (*path, "volumes", i, "mount")
+            if mount in used:
+                yield problem(here, f"is already used by {used[mount]}", "Choose another path", repr(volume.mount))
+            if mount == "/dev/shm" and need.shared_memory:  # noqa: S108  a path of the container
+                fix = "Remove the volume or shared_memory"
+                yield problem(here, "is the mount path of shared_memory", fix, repr(volume.mount))
+            used.setdefault(mount, dotted((*path, "volumes", i)))
 
 
 def modes(job: TrainingJob) -> Iterator[Problem]:
     """Only a scratch folder can be in memory, and only a claim has personal folders."""
-    for path, place in _places(job):
-        for i, volume in enumerate(place.volumes):
+    for path, part in job.parts():
+        for i, volume in enumerate(part.volumes):
             if volume.personal and not volume.pvc:
                 yield problem((*path, "volumes", i, "personal"), "requires pvc", "Remove it", "true")
             if volume.in_memory and not volume.empty_dir:
@@ -185,27 +169,23 @@ def modes(job: TrainingJob) -> Iterator[Problem]:
 
 def labels(job: TrainingJob) -> Iterator[Problem]:
     """Labels, annotations and node selectors have Kubernetes' syntax. The names that tfsteps sets are reserved."""
-    yield from _labels(("labels",), job.labels, ours=True)
-    yield from _labels(("annotations",), job.annotations, ours=True, values=False)
-    for path, place in _places(job):
-        yield from _labels((*path, "node_selector"), place.node_selector, ours=False)
-
-
-def _labels(path: Path, labels: dict[str, str], *, ours: bool, values: bool = True) -> Iterator[Problem]:
-    for key, value in labels.items():
-        here = (*path, key)
-        if not LABEL_KEY.fullmatch(key):
-            yield problem(here, "is not a label key", "Change the key", allowed=_KEY_ALLOWED)
-        elif ours and (key.startswith("tfsteps.dev/") or key == "app.kubernetes.io/managed-by"):
-            yield problem(here, "is set by tfsteps", "Use a domain of your own")
-        if values and not LABEL_VALUE.fullmatch(value):
-            yield problem(here, "is not a label value", "Change the value", shown(value), _VALUE_ALLOWED)
+    named: dict[Path, dict[str, str]] = {("labels",): job.labels, ("annotations",): job.annotations}
+    named |= {(*path, "node_selector"): part.node_selector for path, part in job.parts()}
+    for path, pairs in named.items():
+        for key, value in pairs.items():
+            here, of_job = (*path, key), path[-1] != "node_selector"
+            if not LABEL_KEY.fullmatch(key):
+                yield problem(here, "is not a label key", "Change the key", allowed=_KEY_ALLOWED)
+            elif of_job and (key.startswith("tfsteps.dev/") or key == "app.kubernetes.io/managed-by"):
+                yield problem(here, "is set by tfsteps", "Use a domain of your own")
+            if path != ("annotations",) and not LABEL_VALUE.fullmatch(value):
+                yield problem(here, "is not a label value", "Change the value", shown(value), _VALUE_ALLOWED)
 
 
 def tolerations(job: TrainingJob) -> Iterator[Problem]:
     """Tolerations have Kubernetes' syntax."""
-    for path, place in _places(job):
-        for i, item in enumerate(place.tolerations):
+    for path, part in job.parts():
+        for i, item in enumerate(part.tolerations):
             here = (*path, "tolerations", i)
             if item.operator == "Exists" and item.value:
                 yield problem(
@@ -224,8 +204,8 @@ def tolerations(job: TrainingJob) -> Iterator[Problem]:
 
 def patches(job: TrainingJob) -> Iterator[Problem]:
     """A pod patch uses the field names of Kubernetes, and does not set what tfsteps sets."""
-    for path, place in _places(job):
-        for key, value in place.pod.items():
+    for path, part in job.parts():
+        for key, value in part.pod.items():
             here = (*path, "pod", key)
             if key not in ("metadata", "spec"):
                 wrong, fix = "is not part of a pod template", "Put it below spec or metadata"

@@ -120,19 +120,17 @@ def _uri(path: Path, folder: str) -> Iterator[Problem]:
         yield problem(path, "has no bucket", f"Write `{scheme}://bucket/folder`", repr(folder))
 
 
-def working_dirs(job: TrainingJob) -> Iterator[Problem]:
-    """A working directory is not a URI."""
-    roles = [(("roles", name, "working_dir"), role.working_dir) for name, role in job.roles.items()]
-    for path, folder in [(("working_dir",), job.working_dir), *roles]:
-        if folder and is_uri(folder):
-            yield problem(path, "is a URI; no process can start there", "Write a path", repr(folder))
-
-
-def outputs(job: TrainingJob) -> Iterator[Problem]:
-    """The model and the event files have separate folders below the output folder."""
-    log_dir = ("tensorboard", "log_dir"), job.tensorboard and job.tensorboard.log_dir
-    for path, folder in [(("outputs", "model"), job.outputs.model), (("outputs", "logs"), job.outputs.logs), log_dir]:
-        if folder and is_uri(folder):
+def folders(job: TrainingJob) -> Iterator[Problem]:
+    """Processes start in folders that are no URIs, and model and event files have separate ones below `output_dir`."""
+    for path, part in job.parts():
+        if part.working_dir and is_uri(part.working_dir):
+            wrong = "is a URI; no process can start there"
+            yield problem((*path, "working_dir"), wrong, "Write a path", repr(part.working_dir))
+    below = {("outputs", "model"): job.outputs.model, ("outputs", "logs"): job.outputs.logs}
+    if job.tensorboard:
+        below["tensorboard", "log_dir"] = job.tensorboard.log_dir or ""
+    for path, folder in below.items():
+        if is_uri(folder):
             fix = "Write a relative path, and the URI in `output_dir`"
             yield problem(path, "is a URI, and a folder below `output_dir` is expected", fix, repr(folder))
     model, logs = (posixpath.normpath(folder) for folder in (job.outputs.model, job.outputs.logs))
@@ -165,8 +163,7 @@ RULES: Mapping[Rule, tuple[str, ...]] = {
     restarts: ("restart", "roles.*.restart"),
     deadlines: ("deadlines.total", "deadlines.running"),
     output_dir: (),
-    outputs: ("outputs.model", "outputs.logs"),
-    working_dirs: (),
+    folders: (),
     clean_up: (),
     notify: (),
     pod_rules.limits: (),

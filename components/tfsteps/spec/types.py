@@ -4,6 +4,7 @@
 cores.
 """
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -375,6 +376,12 @@ class TrainingJob(_Base, frozen=True):
             )
             for name, role in self.roles.items()
         }
+
+    def parts(self) -> "Iterator[tuple[tuple[str | int, ...], Role | TrainingJob]]":
+        """Yield the job, then each role, with its path: all that describe pods, with mostly the same fields."""
+        yield (), self
+        for name, role in self.roles.items():
+            yield ("roles", name), role
 
     @property
     def replicas(self) -> int:

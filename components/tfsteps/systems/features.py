@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from tfsteps.spec import EnvSource, Role, TrainingJob, format_bytes
+from tfsteps.spec import EnvSource, TrainingJob, format_bytes
 from tfsteps.spec.problems import Path, shown
 from tfsteps.spec.types import Roles
 
@@ -25,13 +25,6 @@ class Use(NamedTuple):
 
 Uses = Callable[[TrainingJob], Iterable[Use]]
 """Returns the fields of a job that use a feature, in the order of the job."""
-
-
-def job_and_roles(job: TrainingJob) -> Iterator[tuple[Path, Role | TrainingJob]]:
-    """Yield the job, then each role: fields of replicas can be set in both."""
-    yield (), job
-    for name, role in job.roles.items():
-        yield ("roles", name), role
 
 
 _UNSET = TrainingJob(name="", roles=Roles())
@@ -54,7 +47,7 @@ class FieldUses(msgspec.Struct, frozen=True):
 
     def __call__(self, job: TrainingJob) -> Iterator[Use]:
         """Yield the fields, the job's first."""
-        for path, part in job_and_roles(job):
+        for path, part in job.parts():
             for name in self.names if (self.of_roles if path else self.of_job) else ():
                 keys = name.split(".")
                 value: Any = part
@@ -79,7 +72,7 @@ def env_sources(job: TrainingJob) -> list[Use]:
     """Return the variables whose value comes from the cluster."""
     return [
         Use((*path, "env", name))
-        for path, part in job_and_roles(job)
+        for path, part in job.parts()
         for name, value in part.env.items()
         if isinstance(value, EnvSource)
     ]
@@ -88,7 +81,7 @@ def env_sources(job: TrainingJob) -> list[Use]:
 def _personal(job: TrainingJob) -> list[Use]:
     return [
         Use((*path, "volumes", i, "personal"))
-        for path, part in job_and_roles(job)
+        for path, part in job.parts()
         for i, volume in enumerate(part.volumes)
         if volume.personal
     ]

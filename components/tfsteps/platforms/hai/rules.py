@@ -12,7 +12,6 @@ from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import Problem, TrainingJob
 from tfsteps.spec.problems import problem
 from tfsteps.systems import capabilities
-from tfsteps.systems.features import job_and_roles
 
 _IMAGE_PARTS = 3
 _LONGEST_PLAN = 100_000  # bytes; the kernel limits an environment variable to 128 KiB
@@ -139,7 +138,7 @@ def _services(job: TrainingJob) -> Iterator[Problem]:
 
 def _environment(job: TrainingJob) -> Iterator[Problem]:
     """Yield a problem for each variable that the platform sets: the job's value would replace it."""
-    for level, part in job_and_roles(job):
+    for level, part in job.parts():
         for name, value in part.env.items():
             if _PLATFORM_ENV.fullmatch(name):
                 fix = "Remove it, or use another name"

@@ -19,7 +19,7 @@ from tfsteps.systems import capabilities
 from tfsteps.systems.base import JobNote, LaunchError, OnEnd, Scope
 from tfsteps.systems.capabilities import Capability
 from tfsteps.systems.expansion import escaped, expand_program
-from tfsteps.systems.features import Use, job_and_roles
+from tfsteps.systems.features import Use
 from tfsteps.systems.local import finalizer, ports, stacks
 from tfsteps.systems.local.capabilities import CAPABILITIES
 from tfsteps.systems.local.options import LocalOptions
@@ -63,7 +63,7 @@ class LocalSystem:
         """Return a sentence for each reason why fields have no effect on this machine."""
         missing = [  # replicas use the job file's folder
             Use((*path, "working_dir"))
-            for path, part in job_and_roles(job)
+            for path, part in job.parts()
             if (folder := pathlib.Path(part.working_dir or "")).is_absolute() and not folder.is_dir()
         ]
         return [

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from tfsteps.spec import Problem, TrainingJob
 from tfsteps.spec.problems import shown
-from tfsteps.systems.features import FieldUses, Use, job_and_roles
+from tfsteps.systems.features import FieldUses, Use
 from tfsteps.systems.kubernetes.render.command_wrapper import unexpanded
 from tfsteps.systems.kubernetes.render.pod_template import CONTAINER
 from tfsteps.systems.trainjob.overrides import VERSIONS, Version
@@ -35,7 +35,7 @@ def differences(job: TrainingJob) -> Iterator[Use]:
 
 def other_patches(job: TrainingJob, version: Version = VERSIONS[0]) -> Iterator[Use]:
     """Yield the fields of pod patches that a TrainJob of a version cannot set."""
-    for level, part in job_and_roles(job):
+    for level, part in job.parts():
         metadata, spec = part.pod.get("metadata") or {}, part.pod.get("spec") or {}
         settable = _METADATA if version.metadata else ()
         yield from (Use((*level, "pod", "metadata", key)) for key in metadata if key not in settable)

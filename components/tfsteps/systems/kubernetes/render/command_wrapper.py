@@ -6,7 +6,7 @@ from typing import Any
 from tfsteps.spec import Problem, TrainingJob
 from tfsteps.spec.problems import Path
 from tfsteps.systems.expansion import references
-from tfsteps.systems.features import job_and_roles, no_commands
+from tfsteps.systems.features import no_commands
 from tfsteps.systems.kubernetes.capabilities import ADD_COMMAND
 from tfsteps.systems.kubernetes.code import FOLDER_VARIABLE
 
@@ -40,7 +40,7 @@ def uncorrected(job: TrainingJob) -> list[Problem]:
 
 def unexpanded(job: TrainingJob, names: Iterable[str]) -> Iterator[Problem]:
     """Yield the fields with a reference `$(NAME)` to one of `names`, which a shell sets after Kubernetes' expansion."""
-    for path, part in job_and_roles(job):
+    for path, part in job.parts():
         texts: list[tuple[Path, str]] = [
             (("command",), " ".join(part.command or ())),
             (("args",), " ".join(part.args or ())),
