@@ -80,7 +80,9 @@ def failure_summary(status: Status, last_lines: LastLines, blamed: str = "") -> 
         return FailureSummary(summary=summary, replica=replica, fault=_fault(status, None))
     error = raised(_lines(failed, incarnation, last_lines))
     meaning = _meaning(incarnation)
-    exception = _shortened(error.exception)
+    exception, half = error.exception, _WIDTH // 2
+    if len(exception) > _WIDTH:  # its type, and what is said behind a long value in its middle
+        exception = f"{exception[:half]} … {exception[-half:]}"
     detail = exception or meaning
     lost_peer = _lost_peer(failed, incarnation, last_lines)
     early = _ended_before(status, incarnation) if lost_peer else None
@@ -109,12 +111,6 @@ def failure_summary(status: Status, last_lines: LastLines, blamed: str = "") -> 
         hint=_EARLY_HINT if early else hint(error),
         fault="user" if early else "platform" if lost_peer else _fault(status, incarnation),
     )
-
-
-def _shortened(exception: str) -> str:
-    """Return both ends of a long exception: its type, and what is said behind a long value in its middle."""
-    half = _WIDTH // 2
-    return exception if len(exception) <= _WIDTH else f"{exception[:half]} … {exception[-half:]}"
 
 
 def _failed_replica(status: Status, blamed: str) -> ReplicaStatus | None:

@@ -11,7 +11,7 @@ from tfsteps.report.html import Html, tag
 from tfsteps.report.logs import plain
 from tfsteps.runs.events import State
 from tfsteps.runs.output_paths import filled
-from tfsteps.runs.status import FailureSummary, Status
+from tfsteps.runs.status import Status
 from tfsteps.runs.store import AttemptFolder
 
 _COLOURS = {State.SUCCEEDED: "#1a7f4b", State.CANCELLED: "#b25e09", State.RUNNING: "#2563c9"}
@@ -111,22 +111,6 @@ def failure(status: Status) -> Html | None:
     summary = status.failure
     if summary is None:
         return None
-    link = tag("a", f"Open the log of {summary.replica}", href=f"#{summary.replica}") if summary.replica else None
-    lines = "\n".join(plain(line) for line in summary.tail)
-    tail = tag("pre", lines, tabindex=0, role="region", aria_label="Last log lines") if summary.tail else None
-    heading = tag("p", f"Last {plural(len(summary.tail), 'log line')}:", class_="note") if summary.tail else None
-    return tag(
-        "div",
-        tag("p", plain(summary.summary), class_="summary"),
-        definitions(_findings(summary), "facts"),
-        heading,
-        tail,
-        tag("p", link) if link else None,
-        class_="failure",
-    )
-
-
-def _findings(summary: FailureSummary) -> list[tuple[str, str]]:
     code = f"{summary.exit_code}" + (f", {summary.meaning}" if summary.meaning else "")
     findings = [
         ("First to fail", summary.replica),
@@ -136,7 +120,19 @@ def _findings(summary: FailureSummary) -> list[tuple[str, str]]:
         ("What helps", plain(summary.hint)),
         ("What to do", _ADVICE.get(summary.fault, summary.fault)),
     ]
-    return [(term, text) for term, text in findings if text]
+    link = tag("a", f"Open the log of {summary.replica}", href=f"#{summary.replica}") if summary.replica else None
+    lines = "\n".join(plain(line) for line in summary.tail)
+    tail = tag("pre", lines, tabindex=0, role="region", aria_label="Last log lines") if summary.tail else None
+    heading = tag("p", f"Last {plural(len(summary.tail), 'log line')}:", class_="note") if summary.tail else None
+    return tag(
+        "div",
+        tag("p", plain(summary.summary), class_="summary"),
+        definitions([(term, text) for term, text in findings if text], "facts"),
+        heading,
+        tail,
+        tag("p", link) if link else None,
+        class_="failure",
+    )
 
 
 def warnings(status: Status, hidden: int) -> Html | None:

@@ -33,12 +33,6 @@ NO_NODES = "the Workflow object does not contain the state of this step"
 _ENDED = {"Succeeded", "Failed", "Error", "Skipped", "Omitted"}
 
 
-def name_in(owners: Sequence[Mapping[str, Any]]) -> str:
-    """Return the name of the Workflow among the owners of an object; empty = no Workflow owns it."""
-    reference = reference_in(owners)
-    return str(reference["name"]) if reference else ""
-
-
 def reference_in(owners: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
     """Return the ownerReference to a Workflow among the owners of an object; None = no Workflow owns it."""
     return next((owner for owner in owners if _is_workflow(owner)), None)
