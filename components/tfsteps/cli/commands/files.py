@@ -5,7 +5,6 @@ import json
 import pathlib
 import re
 import shlex
-from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
@@ -19,14 +18,14 @@ from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.runs import code_archive
-from tfsteps.spec import SpecError
+from tfsteps.spec import SpecError, TrainingJob
 from tfsteps.spec.fields import Image
 from tfsteps.spec.notation import to_plain
 from tfsteps.systems import registry
 
 _STARTER = pathlib.Path(__file__).parents[1] / "starter"
 _STARTER_FILES = ("job.yaml", "train.py")
-_BASE, _CMD = "tensorflow/tensorflow:2.18.0", '["python", "train.py"]'  # of the Dockerfile
+_BASE, _CMD = "tensorflow/tensorflow:2.18.0", 'CMD ["python", "train.py"]'  # of the Dockerfile
 
 
 class Template(enum.StrEnum):
@@ -72,10 +71,9 @@ def init(
     if base is not None and not dockerfile:
         raise CommandError(f"--base {base} is for --dockerfile; add it, or leave it out")
     has_job = dockerfile and (folder / "job.yaml").is_file()
-    command = read_file(str(folder / "job.yaml")).job.command if has_job else ()
     files = {} if has_job else {name: _starter(template, name, folder.name) for name in _STARTER_FILES}
     if dockerfile:
-        files |= _docker_files(base, command or ())
+        files |= _docker_files(base, _docker_command(read_file(str(folder / "job.yaml")).job) if has_job else _CMD)
         if (folder / "requirements.txt").is_file():  # of the user's program
             del files["requirements.txt"]
     for name in files:
@@ -104,8 +102,19 @@ def _starter(template: Template, name: str, job: str) -> bytes:
     return re.sub(rb"(^name: |/)" + own[1] + rb"(?=$|:1$)", rb"\g<1>" + stem.encode(), text, flags=re.MULTILINE)
 
 
-def _docker_files(base: str | None, command: Sequence[str]) -> dict[str, bytes]:
-    """Return Dockerfile, .dockerignore and requirements.txt; an empty command is that of the starter."""
+def _docker_command(job: TrainingJob) -> str:
+    """Return the CMD of the image of a job, with a comment that names the role unless all have the job's command."""
+    roles = {name: role.command for name, role in job.resolved_roles().items()}
+    name = next((name for name in (job.decisive_replica[0], *roles) if roles.get(name)), None)
+    if name is None:
+        return f"# job.yaml has no command, so that the replicas run this one: correct it.\n{_CMD}"
+    others = ", ".join(other for other, command in roles.items() if command != roles[name])
+    comment = f"# Of the role {name}" + (f"; {others} in job.yaml: another command, or none" if others else "") + ".\n"
+    return f"{comment if others or not job.command else ''}CMD {json.dumps([*roles[name]])}"
+
+
+def _docker_files(base: str | None, command: str) -> dict[str, bytes]:
+    """Return Dockerfile, .dockerignore and requirements.txt; `command` is the instruction CMD."""
     dockerfile = (_STARTER / "docker" / "Dockerfile").read_text(encoding="utf-8")
     if base is not None:
         try:
@@ -114,8 +123,7 @@ def _docker_files(base: str | None, command: Sequence[str]) -> dict[str, bytes]:
             wrong = "is no image reference: [registry/]name[:tag][@sha256:digest], in lower case"
             raise CommandError(f"--base {base!r} {wrong}; correct it") from error
         dockerfile = dockerfile.replace(f"ARG BASE={_BASE}", f"ARG BASE={base}")
-    if command:
-        dockerfile = dockerfile.replace(_CMD, json.dumps([*command]))
+    dockerfile = dockerfile.replace(_CMD, command)
     ignored = "".join(f"{line}\n" for line in code_archive.docker_patterns())
     ours = "# What the image does not need, and what may hold a secret\nDockerfile\n.dockerignore\n"
     requirements = (_STARTER / "docker" / "requirements.txt").read_bytes()

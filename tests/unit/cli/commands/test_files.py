@@ -84,6 +84,39 @@ def test_init_adds_a_dockerfile_to_a_folder_with_a_job(tmp_path):
     assert "Dockerfile exists and is left as it is" in refused("init", tmp_path, "--dockerfile")
 
 
+@pytest.mark.parametrize(
+    ("job", "lines"),
+    [
+        ("roles: {worker: {command: [python, w.py]}}", ["# Of the role worker.", 'CMD ["python", "w.py"]']),
+        ("command: [python, all.py]\nroles: {chief: {}, worker: {}}", ['CMD ["python", "all.py"]']),
+        (
+            "roles: {worker: {command: [python, w.py]}, chief: {command: [python, c.py]}, ps: {command: [sh, s]}}",
+            ["# Of the role chief; worker, ps in job.yaml: another command, or none.", 'CMD ["python", "c.py"]'],
+        ),
+        (
+            "command: [python, all.py]\nroles: {worker: {}, evaluator: {command: [python, e.py]}}",
+            ["# Of the role worker; evaluator in job.yaml: another command, or none.", 'CMD ["python", "all.py"]'],
+        ),
+        (
+            "roles: {chief: {}, worker: {command: [python, w.py]}}",
+            ["# Of the role worker; chief in job.yaml: another command, or none.", 'CMD ["python", "w.py"]'],
+        ),
+        (
+            "roles: {worker: {}}",
+            [
+                "# job.yaml has no command, so that the replicas run this one: correct it.",
+                'CMD ["python", "train.py"]',
+            ],
+        ),
+    ],
+)
+def test_the_command_of_the_image_is_that_of_the_decisive_role(tmp_path, job, lines):
+    (tmp_path / "job.yaml").write_text(f"name: mine\n{job}\n")
+    assert tfsteps("init", tmp_path, "--dockerfile")[0] == 0
+    written = (tmp_path / "Dockerfile").read_text().splitlines()
+    assert written[written.index("USER 65532:65532") + 1 :] == lines
+
+
 def test_a_wrong_base_is_refused_before_anything_is_written(tmp_path):
     assert "--base 'A B' is no image reference" in refused("init", tmp_path / "a", "--dockerfile", "--base", "A B")
     assert "--base a:1 is for --dockerfile" in refused("init", tmp_path / "a", "--base", "a:1")
