@@ -75,7 +75,7 @@ def _labels(manifest):
             meta[field] = {
                 key: value
                 for key, value in meta.get(field, {}).items()
-                if not key.startswith(("tfsteps.dev/", "app.kubernetes.io/managed-by"))
+                if not key.startswith(("tfsteps.dev/", "app.kubernetes.io/managed-by", "scheduling.x-k8s.io/pod-group"))
                 and (key, value) not in shared.items()
                 and (key, value) != ("sidecar.istio.io/inject", "false")
             }
@@ -341,7 +341,7 @@ def _trainjob(manifest):
 DIFFERENCES = {
     "TrainJob: a runtime of tfsteps, which runs the program as arguments; the deadline is the launcher's.": _trainjob,
     "The name has a hash at its end, and the namespace is that of the command.": _names,
-    "tfsteps adds labels of its own, and puts the job's labels and annotations on the pods; Istio is off.": _labels,
+    "tfsteps adds labels of its own, also for a PodGroup, and has those of the job on the pods; Istio is off.": _labels,
     "tfsteps sets TF_CONFIG, TFSTEPS_* and PYTHONUNBUFFERED; variables may be in another order.": _variables,
     "A wrapper corrects TF_CONFIG, or sets the index, where the operator does not.": _commands,
     "The container that trains is the first, and called tensorflow; its usual port is not written.": _container_name,

@@ -103,7 +103,7 @@ class Draft:
             name = dotted(path)
             if name.startswith(_OF_THE_SERVER):
                 continue
-            reasons = (reason for key, reason in _REASONS.items() if name.startswith(key) or path[-1] == key)
+            reasons = (reason for key, reason in _REASONS.items() if name.startswith(key) or key in path)
             self.note(f"{name} = {shown(value)}: {next(reasons, 'a job file has no field for it')}")
 
     def finished(self, bare: frozenset[RoleName] = frozenset()) -> dict[str, Any]:
@@ -166,7 +166,7 @@ def _lift_pod_fields(job: dict[str, Any], roles: list[dict[str, Any]]) -> None:
             job["image_pull_secrets"] = [entry["name"] for entry in job["image_pull_secrets"]]
     for place in (job, *roles):
         if "pod" in place:
-            _prune(place)
+            prune(place)
 
 
 def _lift(job: dict[str, Any], field: str, places: list[dict[str, Any]], name: str) -> None:
@@ -177,14 +177,14 @@ def _lift(job: dict[str, Any], field: str, places: list[dict[str, Any]], name: s
             del place[name]
 
 
-def _prune(place: dict[str, Any]) -> None:
+def prune(place: dict[str, Any]) -> None:
     """Remove the parts of a pod patch that have become empty."""
     pod = place["pod"]
     spec = pod.get("spec", {})
     if [list(container) for container in spec.get("containers", [])] == [["name"]]:
         del spec["containers"]
-    for part in ("metadata", "spec"):
-        if pod.get(part) == {}:
-            del pod[part]
+    for part, fields in (("labels", pod.get("metadata", {})), ("metadata", pod), ("spec", pod)):
+        if fields.get(part) == {}:
+            del fields[part]
     if not pod:
         del place["pod"]

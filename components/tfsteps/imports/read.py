@@ -4,11 +4,13 @@ import importlib
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from tfsteps import spec, yaml_reader
 from tfsteps.imports.draft import Imported
 from tfsteps.imports.fields import Fields, NotUnderstoodError
+from tfsteps.imports.gang import left_over, pod_groups, with_gang
 from tfsteps.imports.workflow import is_workflow, resource_steps, with_conditions
 from tfsteps.spec.notation import to_plain
 from tfsteps.spec.problems import shown
@@ -92,13 +94,16 @@ def read_line(line: str, name: str = "") -> Imported:
 
 def _read_documents(documents: list[Any], name: str) -> tuple[list[Imported], list[str]]:
     jobs, notes = [], []
+    groups = pod_groups(documents)
     for document in documents:
         if readable(document):
-            jobs.append(read_manifest(document, name))
+            jobs.append(read_manifest(document, name, groups))
         elif is_workflow(document) and (created := list(_created(document, name))):
             jobs += created
-        else:
+        elif not pod_groups([document]):
             notes.append(f"{_what(document)} is no job, and is left as it is")
+    for group_name, group in groups.items():
+        notes += left_over(group_name, group)
     if not jobs:
         if any(isinstance(document, dict) and "roles" in document and "kind" not in document for document in documents):
             raise NotUnderstoodError("is a job file already: run it with `tfsteps run`")
@@ -112,8 +117,19 @@ def readable(document: Any) -> bool:
     return isinstance(document, dict) and bool(_reader(document))
 
 
-def read_manifest(manifest: Mapping[str, Any], name: str = "") -> Imported:
-    """Return the job of a manifest of a kind that can be imported. NotUnderstoodError if it is not understood."""
+def read_manifest(
+    manifest: Mapping[str, Any], name: str = "", groups: Mapping[str, Fields] = MappingProxyType({})
+) -> Imported:
+    """Return the job of a manifest of a kind that can be imported.
+
+    Args:
+        manifest: The manifest.
+        name: The job's name; empty = the manifest's.
+        groups: The PodGroups beside it, by name.
+
+    Raises:
+        NotUnderstoodError: It is not understood.
+    """
     fields = Fields(manifest)
     module, _, function = _reader(manifest).partition(":")
     reader: Reader = getattr(importlib.import_module(module), function)
@@ -122,7 +138,7 @@ def read_manifest(manifest: Mapping[str, Any], name: str = "") -> Imported:
     if job := fields.take(str, "metadata", "annotations", JOB):
         return _own(job, source, name)
     try:
-        return reader(fields, source, name, api)
+        return with_gang(reader(fields, source, name, api), groups)
     except NotUnderstoodError as error:
         raise NotUnderstoodError(f"{source}: {error}") from error
 

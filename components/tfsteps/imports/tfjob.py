@@ -90,6 +90,9 @@ def _read_policy(draft: Draft, policy: Fields) -> None:
     draft.option(SYSTEM, "priority_class", scheduling.take(str, "priorityClass"))
     if seconds := scheduling.take(int, "scheduleTimeoutSeconds"):
         draft.option(SYSTEM, "schedule_timeout", write_duration(seconds))
-    if "queue" not in draft.fields and (queue := scheduling.take(str, "queue")):
-        draft.fields["queue"] = queue
-        draft.option(SYSTEM, "queue_in", "scheduling_policy")
+    if queue := scheduling.take(str, "queue"):
+        if kueue := draft.fields.get("queue"):
+            draft.note(f"{scheduling.where('queue')} = {queue}: the job has a queue of Kueue, {kueue}, and takes one")
+        else:
+            draft.fields["queue"] = queue
+            draft.option(SYSTEM, "queue_in", "scheduling_policy")

@@ -1,5 +1,7 @@
 """Hypothesis strategies for manifests as people write them, one for each kind that can be imported."""
 
+import copy
+
 from hypothesis import strategies as st
 
 words = st.sampled_from(["a", "data", "no", "1", "1e3"])
@@ -170,6 +172,17 @@ tfjobs = role_sets.flatmap(
     )
 )
 
+
+def _scheduled_by(drawn):
+    manifest, scheduler = copy.deepcopy(drawn)  # its parts are those of other examples, too
+    for replica in manifest["spec"]["tfReplicaSpecs"].values():
+        replica["template"]["spec"] |= {"schedulerName": scheduler} if scheduler else {}
+    return manifest
+
+
+tfjobs = st.tuples(tfjobs, st.sampled_from(["", "scheduler-plugins-scheduler", "coscheduler", "volcano"])).map(
+    _scheduled_by
+)
 
 _queued = st.fixed_dictionaries({"queue": st.just("q")}, optional={"priority": st.integers(0, 100)})
 

@@ -417,3 +417,94 @@ def test_a_success_of_some_pods_is_not_silently_that_of_all(rule):
     assert job.job["success"] == "chief"
     assert any("spec.replicatedJobs[1].template.spec.successPolicy.rules = " in note for note in job.notes)
     assert any("spec.failurePolicy.rules[0].targetReplicatedJobs = " in note for note in job.notes)
+
+
+GANG = TFJOB.replace(
+    "        spec:\n", "        metadata: {labels: LABELS}\n        spec:\n          schedulerName: SCHEDULER\n"
+)
+LABEL = "scheduling.x-k8s.io/pod-group"
+POD_GROUP = """---
+apiVersion: scheduling.x-k8s.io/v1alpha1
+kind: PodGroup
+metadata: {name: all}
+spec: {minMember: 1, scheduleTimeoutSeconds: 30, minResources: {cpu: 4}}
+"""
+
+
+def in_gang(scheduler, policy="", labels="{}", beside=""):
+    text = GANG.replace("SCHEDULER", scheduler).replace("LABELS", labels)
+    return read_text(text.replace("cleanPodPolicy: None", f"schedulingPolicy: {{{policy}}}") + beside)
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "policy", "gang"),
+    [
+        ("scheduler-plugins-scheduler", "minAvailable: 2", {}),
+        (
+            "mine",
+            "minAvailable: 1, scheduleTimeoutSeconds: 60",
+            {"scheduler": "mine", "min_available": 1, "timeout": "1m"},
+        ),
+    ],
+)
+def test_a_scheduling_policy_for_a_scheduler_of_groups_is_a_gang(scheduler, policy, gang):
+    [job], _ = in_gang(scheduler, f"{policy}, priorityClass: high, minResources: {{cpu: 4}}")
+    assert job.job["gang"] == gang
+    assert job.job["systems"] == {"kubeflow": {"priority_class": "high"}}
+    assert "pod" not in job.job
+    assert [note for note in job.notes if "minResources" in note] == [
+        "spec.runPolicy.schedulingPolicy.minResources.cpu = 4: the operator sums the replicas' requests itself"
+    ]
+    spec.parse(job_file(job), "job", registry.options())
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "reason"), [("volcano", "# for Volcano, "), ("null", "# the scheduler is the ope")]
+)
+def test_a_scheduling_policy_of_volcano_or_of_no_known_scheduler_stays(scheduler, reason):
+    [job], _ = in_gang(scheduler, "minAvailable: 2, queue: q")
+    assert job.job["systems"]["kubeflow"] == {"min_available": 2, "queue_in": "scheduling_policy"}
+    assert (job.job["queue"], "gang" in job.job) == ("q", False)
+    assert reason in job_file(job)
+
+
+def test_a_pod_group_beside_a_job_is_its_gang():
+    [job], notes = in_gang("mine", "minAvailable: 2", f"{{{LABEL}: all}}", POD_GROUP)
+    assert job.job["gang"] == {"scheduler": "mine", "min_available": 1, "timeout": "30s"}
+    assert "pod" not in job.job
+    assert "systems" not in job.job
+    assert "schedulingPolicy: min_available = 2: the PodGroup has the numbers" in job.notes
+    assert notes == ["PodGroup all: spec.minResources.cpu = 4: the group of a job has no field for it"]
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "beside", "reason"),
+    [
+        ("mine", "", "the PodGroup is not beside the job"),
+        ("null", POD_GROUP, "no one scheduler of the pods looks at it"),
+        ("mine", POD_GROUP.replace("minMember: 1, ", ""), "its minMember is missing"),
+    ],
+)
+def test_a_group_that_is_not_known_whole_stays_a_label(scheduler, beside, reason):
+    [job], _ = in_gang(scheduler, labels=f"{{{LABEL}: all}}", beside=beside)
+    assert job.job["pod"]["metadata"]["labels"] == {LABEL: "all"}
+    assert "gang" not in job.job
+    assert any(note.startswith(f"label {LABEL} = all of the pods stays") and reason in note for note in job.notes)
+
+
+def test_a_pod_group_of_no_job_and_one_of_volcano():
+    [job], notes = read_text(TFJOB + POD_GROUP)
+    assert notes == ["PodGroup all (scheduling.x-k8s.io/v1alpha1) is no job, and is left as it is"]
+    assert "gang" not in job.job
+    annotated = GANG.replace("labels: LABELS", "annotations: {scheduling.k8s.io/group-name: all}")
+    [job], _ = read_text(annotated.replace("SCHEDULER", "volcano"))
+    assert any(note.startswith("the pods' PodGroup of Volcano") for note in job.notes)
+
+
+def test_a_job_has_one_queue():
+    text = TFJOB.replace("namespace: team", "labels: {kueue.x-k8s.io/queue-name: k}")
+    [job], _ = read_text(text.replace("cleanPodPolicy: None", "schedulingPolicy: {queue: q}"))
+    assert job.job["queue"] == "k"
+    assert any(
+        note.startswith("spec.runPolicy.schedulingPolicy.queue = q: the job has a queue of Kueue") for note in job.notes
+    )
