@@ -157,6 +157,18 @@ def test_a_claim_that_may_not_be_read_is_not_refused(start):
     assert start(Cluster(claim=refusal(403, "Forbidden"))).is_new
 
 
+@pytest.mark.parametrize(
+    ("modes", "replicas", "warned"),
+    [(["ReadWriteOnce"], 2, True), (["ReadWriteOnce"], 1, False), (["ReadWriteOnce", "ReadWriteMany"], 2, False)],
+)
+def test_a_claim_of_one_node_is_a_warning(start, job, capsys, *, modes, replicas, warned):
+    cluster = Cluster(claim=Answer(body={"status": {"phase": "Bound", "accessModes": modes}}))
+    roles = spec.from_plain({"name": "j", "roles": {"worker": {"replicas": replicas}}}).roles
+    assert start(cluster, msgspec.structs.replace(job, roles=roles)).is_new
+    warning = "warning: claim ns/code of code.bucket is ReadWriteOnce, and the job has 2 replicas: those on other nodes"
+    assert (warning in capsys.readouterr().err) is warned
+
+
 FULL = {"exitCode": 1, "message": "[Errno 28] No space left on device\n"}
 FAILURES = {
     "its program fails": (

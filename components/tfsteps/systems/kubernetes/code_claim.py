@@ -166,7 +166,8 @@ def _created(api: "Api", resource: Resource, namespace: str, manifest: Mapping[s
 def _check_claim(api: "Api", namespace: str, claim: str, job: TrainingJob) -> None:
     """Raise LaunchError if a claim certainly cannot be written to, or not be mounted by the job's replicas.
 
-    A claim that is not bound yet is bound when the pod starts.
+    Where the nodes of the replicas decide whether they can mount it, this prints a warning. A claim that is not bound
+    yet is bound when the pod starts.
     """
     try:
         item = api.get(CLAIMS, namespace, claim, once=True)
@@ -188,6 +189,14 @@ def _check_claim(api: "Api", namespace: str, claim: str, job: TrainingJob) -> No
         wrong = (
             f"is ReadWriteOncePod, and the job has {replicas} replicas that mount it: use ReadWriteMany, or a bucket"
         )
+    if modes == {"ReadWriteOnce"} and replicas > 1:
+        text = (
+            f"claim {namespace}/{claim} of code.bucket is ReadWriteOnce, and the job has {replicas} replicas: those on "
+        )
+        with contextlib.suppress(OSError):
+            sys.stderr.write(
+                f"warning: {text}other nodes than the first cannot start; use ReadWriteMany, or a bucket\n"
+            )
     if wrong:
         raise LaunchError(f"nothing was created: claim {namespace}/{claim} of code.bucket {wrong}", retryable=False)
 

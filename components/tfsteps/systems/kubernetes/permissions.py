@@ -47,7 +47,9 @@ def needed(resource: Resource, job: TrainingJob, more: Iterable[Permission] = ()
         permissions += [Permission(verb, CONFIG_MAPS) for verb in ("get", "create")]
     if source and source.claim:
         permissions += [Permission(verb, JOBS) for verb in ("get", "create", "delete")]
-    return [*permissions, Permission("delete", PODS)] if job.on_end in (None, "delete_pods") else permissions
+    if job.on_end in (None, "delete_pods"):
+        permissions.append(Permission("delete", PODS))
+    return [*dict.fromkeys(permissions)]  # a kind may need for itself what code needs, too
 
 
 def optional(job: TrainingJob) -> list[Permission]:

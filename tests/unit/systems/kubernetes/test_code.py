@@ -214,6 +214,9 @@ def test_only_jobs_with_code_need_the_permission(folder):
     assert {"get configmaps", "create configmaps"} <= {*asked(job)}
     assert "create configmaps" not in asked(msgspec.structs.replace(job, code=None))
     assert "create configmaps" not in asked(job_of(folder, "s3://code"))
+    on_claim = asked(job_of(folder, "pvc://code/team"))  # a Job stores it, and the job is Jobs
+    assert sorted({*on_claim}) == sorted(on_claim)
+    assert {"create jobs.batch", "get configmaps"} <= {*on_claim}
 
 
 def test_a_source_is_a_folder_or_a_mapping():
