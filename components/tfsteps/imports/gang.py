@@ -14,7 +14,7 @@ from tfsteps.spec.units import write_duration
 from tfsteps.systems.kubernetes.render.gang import POD_GROUP_LABEL, POD_GROUPS
 
 _POLICY = "kubeflow"  # the system whose options have the fields of a scheduling policy
-_SYSTEMS = ("kubeflow", "jobset", "t9k")
+_SYSTEMS = ("kubeflow", "jobset")
 _NUMBERS = ("min_available", "schedule_timeout")
 _AFTER = TrainingJob.__struct_fields__[TrainingJob.__struct_fields__.index("gang") + 1 :]  # written after it
 _VOLCANO = "volcano"
@@ -92,8 +92,8 @@ def _pods(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _why_none(job: Imported, group: Any, names: list[Any], scheduler: Any, groups: Mapping[str, Fields]) -> str:
     """Return why a group of the pods becomes no gang; empty = it does."""
-    if job.system not in _SYSTEMS or (job.system == "t9k" and "queue" in job.job):
-        return "this job system, or its queue, takes no PodGroup of another scheduler"
+    if job.system not in _SYSTEMS:
+        return "on this job system, import does not read gangs"
     if any(name != group for name in names):
         return "a `gang` is of all replicas, and not all roles are in this group"
     if scheduler in (None, _VOLCANO):
