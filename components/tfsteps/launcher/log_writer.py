@@ -10,7 +10,7 @@ from typing import IO
 from tfsteps.runs.events import LogLines
 from tfsteps.runs.last_lines import LastLines
 from tfsteps.runs.log_file import log_block
-from tfsteps.runs.log_segments import Segment, set_aside
+from tfsteps.runs.log_segments import NOT_SAVED, Segment, set_aside
 from tfsteps.runs.store import open_private
 from tfsteps.spec import format_bytes
 from tfsteps.spec.units import parse_bytes
@@ -170,7 +170,7 @@ class LogWriter:
     @property
     def warnings(self) -> list[str]:
         """Which lines the log lacks: those that could not be saved, and those that were dropped."""
-        warnings = [f"{self.lost} log lines could not be saved: {self.error}"] if self.lost else []
+        warnings = [f"{self.lost} {NOT_SAVED}{self.error}"] if self.lost else []
         if self._segments and (lines := self._segments[0].lines):
             size = format_bytes(self._segments[0].offset)
             limit = f"it reached its limit of {format_bytes(self._limit)} ({VARIABLE})"

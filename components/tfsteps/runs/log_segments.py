@@ -24,6 +24,9 @@ from tfsteps.spec import format_bytes
 GAP = "log"
 """The source of the line that `LogReader` puts where lines were dropped. No replica has this name."""
 
+NOT_SAVED = "log lines could not be saved: "
+"""What the warning of a status contains if lines were lost on a full disk, after their number and before the error."""
+
 _BLOCK = 1 << 20
 
 

@@ -287,6 +287,20 @@ def test_logs_shows_one_line_at_the_gap_whatever_replica_is_chosen():
     assert gap[0].split()[3] in warning
 
 
+@pytest.mark.parametrize("saved_lines", [0, 3])
+def test_logs_reports_lines_that_a_full_disk_lost(saved_lines):
+    attempt, lock = saved(hold=True)
+    with contextlib.closing(LogWriter(attempt.log)) as book:
+        write(book, 0, saved_lines, W0)
+        book.lost, book.error = 86, "No space left on device"
+        Recorder(status(), attempt, book, []).end(JobChanged(at=2.0, state=State.SUCCEEDED))
+    lock.close()
+    lines = said("logs", "latest")
+    assert len(lines) == saved_lines + 1
+    assert lines[-1] == "[log] (log incomplete: 86 log lines could not be saved: No space left on device)"
+    assert said("logs", "latest", "worker-1", "--follow", "--grep", "none") == lines[-1:]
+
+
 def test_logs_follows_across_the_gap():
     attempt, lock = dropped()
     lock.close()

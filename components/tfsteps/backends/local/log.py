@@ -2,6 +2,7 @@
 
 import bisect
 import contextlib
+import itertools
 import pathlib
 import time
 from collections.abc import Iterator, Sequence
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 from tfsteps.backends.base import LogLine, LogOptions
 from tfsteps.backends.log_printer import LogPrinter
 from tfsteps.runs.log_file import stamp
-from tfsteps.runs.log_segments import GAP, LogReader
+from tfsteps.runs.log_segments import GAP, NOT_SAVED, LogReader
 from tfsteps.runs.pipeline_record import PipelineRecord, StepRecord
 from tfsteps.runs.status import Status
 
@@ -28,6 +29,7 @@ class LocalLog(contextlib.ExitStack):
         super().__init__()
         self.printer = LogPrinter(options)
         self._files: dict[pathlib.Path, tuple[_Incarnations | _Try, LogReader]] = {}
+        self._ended: set[pathlib.Path] = set()  # logs whose lost lines were reported
 
     def print(
         self,
@@ -44,13 +46,24 @@ class LocalLog(contextlib.ExitStack):
             if source.log not in self._files and source.log.exists():
                 self._files[source.log] = source, self.enter_context(LogReader(source.log))
         self.printer.several = len(self._files) > 1
-        self.printer.print(self._lines(), tail)
+        self.printer.print(itertools.chain(self._lines(), self._lost(jobs)), tail)
         self.printer.flush()
 
     def _lines(self) -> Iterator[LogLine]:
         for of_file, file in self._files.values():
             for at, source, text in file.read():
                 yield of_file.line(at, source, text)
+
+    def _lost(self, jobs: Sequence["LocalAttempt"]) -> Iterator[LogLine]:
+        """Yield a line about each log that lacks lines which could not be saved; this is known at the job's end."""
+        for job in jobs:
+            status = job.status
+            if status.state.terminal and job.attempt.log not in self._ended:
+                self._ended.add(job.attempt.log)
+                at, task = stamp(status.ended or status.created).decode(), status.identity.task
+                for warning in status.warnings:
+                    if NOT_SAVED in warning:
+                        yield LogLine(at, task, GAP, 0, f"(log incomplete: {warning})".encode())
 
 
 def containers(job: "LocalAttempt") -> list[str]:
