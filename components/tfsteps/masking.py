@@ -10,16 +10,17 @@ from typing import Any
 
 MASK = "***"
 
+# Patterns are text, compiled at the first use: most commands load this module, and few need them.
 _NOUN = (
     r"(?:token|secret|passw(?:or)?d|passwort|passphrase|pwd|credentials?|(?:api|access|account|auth|private)[-_.]?key)"
 )
-_NAME = re.compile(rf"[\w.-]*{_NOUN}", re.IGNORECASE)  # `--hub-token`, but not `--max-tokens` and `--tokenizer`
-_VARIABLE = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE")
-_USER = re.compile(r"(?<=://)[^/?#\s@'\"]+@")
-_BEARER = re.compile(r"\b(bearer\s+|authorization[\"']?\s*[:=]\s*[\"']?basic\s+)[\w.~+/=-]{8,}", re.IGNORECASE)
+_NAME = rf"(?i)[\w.-]*{_NOUN}"  # `--hub-token`, but not `--max-tokens` and `--tokenizer`
+_VARIABLE = r"TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE"
+_USER = r"(?<=://)[^/?#\s@'\"]+@"
+_BEARER = r"(?i)\b(bearer\s+|authorization[\"']?\s*[:=]\s*[\"']?basic\s+)[\w.~+/=-]{8,}"
 _VALUE = r"""(?:"(?:[^"\\]|\\.)*"|'[^']*'|["'][^\s]*|[^\s&;,'")}\]]+)"""
-_ASSIGNED = re.compile(rf"""({_NOUN}["']?\s*[=:]\s*){_VALUE}""", re.IGNORECASE)
-_FOLLOWING = re.compile(rf"(--?[\w.-]{{0,60}}{_NOUN}\s+)(?!-){_VALUE}", re.IGNORECASE)
+_ASSIGNED = rf"""(?i)({_NOUN}["']?\s*[=:]\s*){_VALUE}"""
+_FOLLOWING = rf"(?i)(--?[\w.-]{{0,60}}{_NOUN}\s+)(?!-){_VALUE}"
 _SHORTEST = 6  # characters of a credential; a shorter one may be a part of any word
 _KEPT = 32  # credentials: each log-in of a long run gives another
 
@@ -40,7 +41,7 @@ def hidden(text: str) -> str:
     """Return a message without the credentials that this process has sent, bearer tokens, and the users of URLs."""
     for credential in sorted(_sent, key=len, reverse=True):
         text = text.replace(credential, MASK)
-    return _BEARER.sub(rf"\1{MASK}", _USER.sub(f"{MASK}@", text) if "://" in text else text)
+    return re.sub(_BEARER, rf"\1{MASK}", re.sub(_USER, f"{MASK}@", text) if "://" in text else text)
 
 
 def masked_words(words: Sequence[Any]) -> list[Any]:
@@ -52,11 +53,11 @@ def masked_words(words: Sequence[Any]) -> list[Any]:
         name, sign, _ = text.partition("=")
         if option and not text.startswith("-"):
             result.append(MASK)
-        elif sign and _NAME.fullmatch(name):
+        elif sign and re.fullmatch(_NAME, name):
             result.append(f"{name}={MASK}")
         else:
             result.append(masked_job(word))
-        option = text if text.startswith("-") and _NAME.fullmatch(text) else ""
+        option = text if text.startswith("-") and re.fullmatch(_NAME, text) else ""
     return result
 
 
@@ -68,7 +69,7 @@ def masked_job(value: Any, name: str = "", *, variables: bool = False) -> Any:
         name: The key of the part; empty = it has none.
         variables: Whether `name` is that of an environment variable.
     """
-    secret = _NAME.fullmatch(name) and not name.lower().endswith("secret")  # the value of `secret` is a name
+    secret = re.fullmatch(_NAME, name) and not name.lower().endswith("secret")  # the value of `secret` is a name
     match value:
         case {"name": str(variable), "value": str(text)}:  # as a pod lists its variables
             return {**value, "value": masked_job(text, variable, variables=True)}
@@ -76,11 +77,11 @@ def masked_job(value: Any, name: str = "", *, variables: bool = False) -> Any:
             return {key: masked_job(item, str(key), variables=name == "env") for key, item in value.items()}
         case list() | tuple():
             return masked_words(value)
-        case str() if secret or _VARIABLE.search(name.upper() if variables else name):
+        case str() if secret or re.search(_VARIABLE, name.upper() if variables else name):
             return MASK
         case str():  # perhaps a piece of a program
             for pattern in (_ASSIGNED, _FOLLOWING):
-                value = pattern.sub(rf"\1{MASK}", value)
+                value = re.sub(pattern, rf"\1{MASK}", value)
             return hidden(value)
         case _:
             return value

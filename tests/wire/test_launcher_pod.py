@@ -8,7 +8,7 @@ from tests.support.waiting import until
 from tests.wire.scripted import Answer, refusal, serve
 from tfsteps import spec
 from tfsteps.answer import known, unknown
-from tfsteps.api import plan
+from tfsteps.api import job_input
 from tfsteps.engines.argo.node_names import tries
 from tfsteps.engines.argo.pipeline import WorkflowContext
 from tfsteps.engines.registry import find_pipeline
@@ -321,7 +321,7 @@ SYSTEMS = {
     "of a step": lambda: job_step.find_system("kubeflow"),
     "of a step, with two APIs": lambda: job_step.find_system("tfjob-v1alpha1"),
     "of a finalizer": lambda: job_step.find_finalizer("auto"),
-    "of the command": lambda: plan.find_system("kubeflow"),
+    "of the command": lambda: job_input.find_system("kubeflow"),
 }
 
 

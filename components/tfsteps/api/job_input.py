@@ -1,5 +1,6 @@
-"""The job that a command or a call is about: from a file, from plain data, or from a command line after `--`."""
+"""The job that a command or a call is about, from a file, plain data or a command line, and its check for a system."""
 
+import os
 import pathlib
 import re
 import shlex
@@ -11,9 +12,11 @@ import msgspec
 
 from tfsteps import spec
 from tfsteps.console.errors import CommandError
-from tfsteps.spec import TrainingJob
+from tfsteps.engines.registry import find_pipeline
+from tfsteps.spec import SpecError, TrainingJob
 from tfsteps.spec.overrides import parse_override
 from tfsteps.systems import registry
+from tfsteps.systems.base import HasSettings, System
 from tfsteps.text.streams import read_input
 
 COMMAND_LINE = "command line"
@@ -200,3 +203,28 @@ def _name(command: Sequence[str]) -> str:
 def name_of(text: str) -> str:
     """Return a name for a job made of a text, such as a file's name; empty = it has no character for one."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).lstrip("-0123456789")[:40].rstrip("-")
+
+
+def find_system(name: str, **where: str) -> System:
+    """Return the job system called `name`, on the cluster that `where` says. CommandError for an unknown one."""
+    if not registry.exists(name):
+        raise CommandError(f"job system {name!r} is unknown: use one of {', '.join(registry.plugins())}")
+    return registry.get(name, find_pipeline, **where)
+
+
+def check(job_input: JobInput, system: System, job: TrainingJob | None = None) -> None:
+    """Raise SpecError for a job that cannot run on `system`; `job` = what it was changed to, None = it was not."""
+    if problems := system.spec_problems(job or job_input.job):
+        named = [msgspec.structs.replace(problem, source=job_input.origin(problem.path)) for problem in problems]
+        raise SpecError(named, job_input.source)
+
+
+def with_settings(system: System, job: TrainingJob, *, dry_run: bool) -> TrainingJob:
+    """Return the job with the platform's settings; those of a cluster are not applied if it may not be asked."""
+    if not isinstance(system, HasSettings):
+        return job
+    from tfsteps.settings.find import VARIABLE  # noqa: PLC0415  local runs need no client of a cluster
+
+    if dry_run and not os.environ.get(VARIABLE):
+        return job
+    return system.with_settings(job, registry.options())

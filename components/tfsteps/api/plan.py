@@ -1,14 +1,13 @@
 """What `tfsteps run` will do, checked as far as possible before anything is created."""
 
 import contextlib
-import os
 import pathlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
 
-from tfsteps.api.job_input import JobInput
+from tfsteps.api.job_input import JobInput, check, find_system, with_settings
 from tfsteps.backends.base import RunBackend
 from tfsteps.backends.find import LATEST
 from tfsteps.backends.open import open_backend
@@ -16,7 +15,6 @@ from tfsteps.backends.place import AUTO, Place, on_of
 from tfsteps.backends.records import record_of
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say
-from tfsteps.engines.registry import find_pipeline
 from tfsteps.runs import code_archive, code_bucket, store
 from tfsteps.runs.code_archive import CodeError
 from tfsteps.runs.identity import Identity, name_problem, new_run_id
@@ -24,9 +22,9 @@ from tfsteps.runs.location import Location
 from tfsteps.runs.lost_launcher import may_continue
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.runs.status import Status
-from tfsteps.spec import CodeSource, SpecError, TrainingJob
+from tfsteps.spec import CodeSource, TrainingJob
 from tfsteps.systems import registry
-from tfsteps.systems.base import HasSettings, OnCluster, System
+from tfsteps.systems.base import OnCluster, System
 
 _LEFT_OUT_SHOWN = 4
 
@@ -39,20 +37,6 @@ class Plan(msgspec.Struct, frozen=True):
     system: System
     base_dir: pathlib.Path
     places: OutputPaths
-
-
-def find_system(name: str, **where: str) -> System:
-    """Return the job system called `name`, on the cluster that `where` says. CommandError for an unknown one."""
-    if not registry.exists(name):
-        raise CommandError(f"job system {name!r} is unknown: use one of {', '.join(registry.plugins())}")
-    return registry.get(name, find_pipeline, **where)
-
-
-def check(job_input: JobInput, system: System, job: TrainingJob | None = None) -> None:
-    """Raise SpecError for a job that cannot run on `system`; `job` = what it was changed to, None = it was not."""
-    if problems := system.spec_problems(job or job_input.job):
-        named = [msgspec.structs.replace(problem, source=job_input.origin(problem.path)) for problem in problems]
-        raise SpecError(named, job_input.source)
 
 
 def choose(on: str | None, system: str | None, context: str, namespace: str) -> tuple[str, Place]:
@@ -126,17 +110,6 @@ def make_plan(
         verb = "would be" if dry_run else "is"
         say(f"code {verb} stored as {code_bucket.url_of(source)} before the job is created")
     return Plan(job, identity, system, here, system.places(job, identity, here))
-
-
-def with_settings(system: System, job: TrainingJob, *, dry_run: bool) -> TrainingJob:
-    """Return the job with the platform's settings; those of a cluster are not applied if it may not be asked."""
-    if not isinstance(system, HasSettings):
-        return job
-    from tfsteps.settings.find import VARIABLE  # noqa: PLC0415  local runs need no client of a cluster
-
-    if dry_run and not os.environ.get(VARIABLE):
-        return job
-    return system.with_settings(job, registry.options())
 
 
 def _packed(source: CodeSource, base_dir: pathlib.Path, *, all_left_out: bool) -> CodeSource:

@@ -15,31 +15,32 @@ FATAL = "Fatal Python error: "
 STACK = "(stack at the deadline)"
 """The line before the stacks that a program prints when a deadline has passed."""
 
+# Patterns are text, compiled at the first use: the start of each command loads this module, and few need them.
 # `, in f` after a line is missing in a SyntaxError; faulthandler writes ` in f`.
-_FRAME = re.compile(r'^(?P<indent>\s+)File "(?P<file>.+)", line (?P<line>\d+)(?:,? in (?P<name>\S+)(?:\s+\*+)?)?\s*$')
-_SYNTAX = re.compile(r"^(?:SyntaxError|IndentationError|TabError): ")
+_FRAME = r'^(?P<indent>\s+)File "(?P<file>.+)", line (?P<line>\d+)(?:,? in (?P<name>\S+)(?:\s+\*+)?)?\s*$'
+_SYNTAX = r"^(?:SyntaxError|IndentationError|TabError): "
 _SYNTAX_LINES = 5  # place, source, marks, and the exception
 # What the interpreter or the shell of the command prints if there is no program to run.
-_NO_PROGRAM = re.compile(
+_NO_PROGRAM = (
     r"^\S*python[\d.]*: (?P<python>can't (?:open|find) .*|No module named .*)"
     r"|^\S*: (?:\d+: |line \d+: )?exec: "
     r"(?P<shell>.+: (?:not found|Permission denied|Argument list too long|cannot execute.*))"
 )
-_STACK = re.compile(r"^(?:Current thread|Thread) 0x[\da-f]+ .*\(most recent call first\):")
-_EXCEPTION = re.compile(r"^(?P<type>[^\W\d][\w.]*)(?::\s+(?P<message>.*)|:?)$")
-_INNER = re.compile(r"^(?P<type>[\w.]*(?:Error|Exception|Exit|Interrupt)): (?P<message>.*)$")
+_STACK = r"^(?:Current thread|Thread) 0x[\da-f]+ .*\(most recent call first\):"
+_EXCEPTION = r"^(?P<type>[^\W\d][\w.]*)(?::\s+(?P<message>.*)|:?)$"
+_INNER = r"^(?P<type>[\w.]*(?:Error|Exception|Exit|Interrupt)): (?P<message>.*)$"
 _CHAINED = {
     "The above exception was the direct cause of the following exception:": "caused by",
     "During handling of the above exception, another exception occurred:": "while handling",
 }
-_LIBRARY = re.compile(
+_LIBRARY = (
     r"site-packages|dist-packages|/lib/python\d|<frozen |/__autograph_generated_file|/tfsteps/systems/local/startup/"
 )
-_COLOUR = re.compile(r"\x1b\[[\d;]*m")
+_COLOUR = r"\x1b\[[\d;]*m"
 # Log lines of other threads: TensorFlow (`2026-11-21 07:21:18.1: E tensor...`, `E0000 00:00:17.1 ...`) or `logging`.
-_LOGGED = re.compile(r"^(?:\d{4}-\d\d-\d\d[ T]\d\d:\d\d|[IWEF]\d{4} \d\d:\d\d:\d\d|[A-Z]+:\S)")
+_LOGGED = r"^(?:\d{4}-\d\d-\d\d[ T]\d\d:\d\d|[IWEF]\d{4} \d\d:\d\d:\d\d|[A-Z]+:\S)"
 # Lines that TensorFlow and Keras print before the explaining line.
-_WRAPPERS = re.compile(
+_WRAPPERS = (
     r"^(?:in user code:|Graph execution error:|Exception encountered when calling .*|\d+ root error\(s\) found\.?"
     r"|Detected at node .*|<stack traces unavailable>)?$"
 )
@@ -100,16 +101,16 @@ def _without_header(lines: Sequence[str], header: int) -> Raised | None:
     if fatal is not None:
         stack = innermost_call(lines[fatal + 1 :])
         return Raised(lines[fatal].strip(), stack, list(lines[fatal : fatal + _LINES]))
-    plain = [_COLOUR.sub("", line.rstrip()) for line in lines]
+    plain = [re.sub(_COLOUR, "", line.rstrip()) for line in lines]
     last = next((n for n in range(len(plain) - 1, header, -1) if plain[n]), -1)
     if last < 0:
         return None
-    if match := _NO_PROGRAM.match(plain[last]):
+    if match := re.match(_NO_PROGRAM, plain[last]):
         return Raised(match["python"] or match["shell"], "", list(lines[-_LINES:]))
-    end = next((n for n in range(last, header, -1) if _SYNTAX.match(plain[n])), None)
+    end = next((n for n in range(last, header, -1) if re.match(_SYNTAX, plain[n])), None)
     if end is None:
         return None
-    place = next((n for n in range(end - 1, max(end - _SYNTAX_LINES, -1), -1) if _FRAME.match(plain[n])), None)
+    place = next((n for n in range(end - 1, max(end - _SYNTAX_LINES, -1), -1) if re.match(_FRAME, plain[n])), None)
     if place is None or (header >= 0 and all(text.startswith(" ") for text in plain[header + 1 : place])):
         return None  # it is in a file that the program imports: the traceback has more
     return Raised(plain[end].rstrip(".: "), _innermost(plain[place : place + 1]), _excerpt(lines, end))
@@ -128,10 +129,10 @@ def _thread(lines: Sequence[str]) -> list[str]:
     threads: list[list[str]] = []
     current = None
     for line in lines:
-        if _STACK.match(line):
+        if re.match(_STACK, line):
             threads.append([])
             current = threads[-1] if line.startswith("Current") else current
-        elif threads and _FRAME.match(line):
+        elif threads and re.match(_FRAME, line):
             threads[-1].append(line)
     return current if current is not None else threads[-1] if threads else []
 
@@ -157,16 +158,16 @@ def _before(lines: Sequence[str]) -> str:
 
 def _one(block: Sequence[str]) -> tuple[str, str, int]:
     """Return (exception, frame, index of the explaining line) of the lines that follow a header."""
-    plain = [_COLOUR.sub("", line.rstrip()) for line in block]
+    plain = [re.sub(_COLOUR, "", line.rstrip()) for line in block]
     first = _first(plain)
     if first is None:
         return "", _innermost(plain), max(len(plain) - 1, 0)
-    match = _EXCEPTION.match(plain[first])
+    match = re.match(_EXCEPTION, plain[first])
     kind, text, at = (match["type"], match["message"] or "", first) if match else ("", plain[first], first)
-    for number, line in _explaining(plain, first + 1) if _WRAPPERS.match(text) else ():
-        inner = _INNER.match(line)
+    for number, line in _explaining(plain, first + 1) if re.match(_WRAPPERS, text) else ():
+        inner = re.match(_INNER, line)
         kind, message = (inner["type"], inner["message"]) if inner else (kind, line)
-        if not _WRAPPERS.match(message):
+        if not re.match(_WRAPPERS, message):
             text, at = message, number
             break
     text = _whole(text, plain[at + 1 :])
@@ -184,22 +185,22 @@ def _whole(text: str, rest: Sequence[str]) -> str:
 
 def _first(lines: Sequence[str]) -> int | None:
     """Return the index of the exception's first line: the first that belongs to no frame and to no other thread."""
-    flush = [n for n, line in enumerate(lines) if line and not line[0].isspace() and not _LOGGED.match(line)]
-    return next((n for n in flush if _EXCEPTION.match(lines[n])), flush[0] if flush else None)
+    flush = [n for n, line in enumerate(lines) if line and not line[0].isspace() and not re.match(_LOGGED, line)]
+    return next((n for n in flush if re.match(_EXCEPTION, lines[n])), flush[0] if flush else None)
 
 
 def _explaining(lines: Sequence[str], start: int) -> Iterator[tuple[int, str]]:
     """Yield (index, line) of the lines of a message that are not empty and do not belong to a frame."""
     indent = -1  # indent of the last frame; its source line may follow
     for number, line in enumerate(lines[start:], start):
-        if frame := _FRAME.match(line):
+        if frame := re.match(_FRAME, line):
             indent = len(frame["indent"])
-        elif line and not _LOGGED.match(line) and (indent < 0 or len(line) - len(line.lstrip()) <= indent):
+        elif line and not re.match(_LOGGED, line) and (indent < 0 or len(line) - len(line.lstrip()) <= indent):
             yield number, line.strip()
 
 
 def _innermost(lines: Sequence[str]) -> str:
-    frames = [match for line in lines if (match := _FRAME.match(line)) and not _LIBRARY.search(match["file"])]
+    frames = [match for line in lines if (match := re.match(_FRAME, line)) and not re.search(_LIBRARY, match["file"])]
     if not frames:
         return ""
     place = f"{frames[-1]['file'].rpartition('/')[2]}:{frames[-1]['line']}"

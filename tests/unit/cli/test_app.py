@@ -21,6 +21,7 @@ print(*sys.modules, sep=chr(10))
 PIPELINES = {"hera", "kfp", "pydantic", "rich", "tensorboard"}
 PACKAGES = {"email", "importlib.metadata"}  # what looks for packages of others
 CLIENT = {"ssl", "urllib3", "tfsteps.kube.client", "tfsteps.systems.kubernetes.follow.job"}
+RUNS = {"tarfile", "tfsteps.backends.base", "tfsteps.runs.store"}
 OTHERS = {"tfsteps.platforms.hai", "tfsteps.platforms.t9k", "tfsteps.systems.trainjob"}
 
 
@@ -28,8 +29,8 @@ OTHERS = {"tfsteps.platforms.hai", "tfsteps.platforms.t9k", "tfsteps.systems.tra
     ("arguments", "needless"),
     [
         ("--help", PIPELINES | PACKAGES | CLIENT | OTHERS | {"yaml", "msgspec", "tfsteps.spec"}),
-        ("runs --since 1d", PIPELINES | PACKAGES | CLIENT | OTHERS | {"yaml"}),
-        ("validate job.yaml", PIPELINES | PACKAGES | CLIENT | OTHERS),
+        ("runs --since 1d", PIPELINES | PACKAGES | CLIENT | OTHERS | {"yaml", "tarfile"}),
+        ("validate job.yaml", PIPELINES | PACKAGES | CLIENT | OTHERS | RUNS),
         ("validate job.yaml --system kubeflow", PIPELINES | PACKAGES | CLIENT | OTHERS),
         ("run job.yaml --system kubeflow --dry-run --run-id r", PIPELINES | {"tfsteps.kube.client", "urllib3"}),
     ],

@@ -10,8 +10,8 @@ import msgspec
 import typer
 
 from tfsteps.answer import NO
+from tfsteps.api.job_input import find_system
 from tfsteps.api.launching import launch_failed
-from tfsteps.api.plan import find_system
 from tfsteps.backends.base import LogOptions, RunBackend
 from tfsteps.backends.find import Job, Selection
 from tfsteps.backends.open import located, open_backend

@@ -11,13 +11,11 @@ import msgspec
 import typer
 import yaml
 
-from tfsteps.api.job_input import name_of, read_file
-from tfsteps.api.plan import check, find_system, with_settings
+from tfsteps.api.job_input import check, find_system, name_of, read_file, with_settings
 from tfsteps.cli.place_options import Overrides
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say
 from tfsteps.launcher.exit_codes import ExitCode
-from tfsteps.runs import code_archive
 from tfsteps.spec import SpecError, TrainingJob
 from tfsteps.spec.fields import Image
 from tfsteps.spec.notation import to_plain
@@ -124,6 +122,8 @@ def _docker_files(base: str | None, command: str) -> dict[str, bytes]:
             raise CommandError(f"--base {base!r} {wrong}; correct it") from error
         dockerfile = dockerfile.replace(f"ARG BASE={_BASE}", f"ARG BASE={base}")
     dockerfile = dockerfile.replace(_CMD, command)
+    from tfsteps.runs import code_archive  # noqa: PLC0415  it imports tarfile, and this command alone needs it
+
     ignored = "".join(f"{line}\n" for line in code_archive.docker_patterns())
     ours = "# What the image does not need, and what may hold a secret\nDockerfile\n.dockerignore\n"
     requirements = (_STARTER / "docker" / "requirements.txt").read_bytes()
