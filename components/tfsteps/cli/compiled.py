@@ -13,13 +13,17 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from tfsteps import image
+from tfsteps.backends.place import Place
 from tfsteps.cli import pipelines_1
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import warn
 from tfsteps.engines import registry
 from tfsteps.engines.compiled import Compiled, LintError
 from tfsteps.engines.plugin import EnginePlugin
+from tfsteps.engines.step_jobs import refusals
+from tfsteps.runs.location import Location
 from tfsteps.spec import SpecError
+from tfsteps.systems.kubernetes.job_cluster import JobCluster
 from tfsteps.text.streams import read_input
 from tfsteps.yaml_reader import YamlError
 from tfsteps.yaml_reader import documents as read_documents
@@ -66,6 +70,16 @@ def warnings(compiled: Compiled, engine: EnginePlugin | None = None) -> list[str
         return [*engine.authoring().warnings(compiled.text), *on_cluster]
     except _SHAPE:
         return []  # `lint_messages` reports that it does not have the shape of a compiled pipeline
+
+
+def settings_refusals(compiled: Compiled, place: Place) -> list[str]:
+    """Return a sentence for everything for which platform settings refuse a job of a valid pipeline.
+
+    They are those that TFSTEPS_SETTINGS names, else those of a cluster, if the place is one. Errors as `refusals`.
+    """
+    named = next((namespace for namespace, _ in compiled.authoring.references(compiled.documents)), "")
+    cluster = JobCluster(place.context, place.namespace or named)
+    return list(refusals(compiled, {}, cluster, ask=place.on == Location.KUBERNETES))
 
 
 def shaped(compiled: Compiled, read: Callable[[], _T]) -> _T:

@@ -1,11 +1,20 @@
 """Options of several commands: those that choose a place where runs live, and `--set`."""
 
+import enum
 from typing import Annotated, Any
 
 import typer
 
+from tfsteps.runs.location import Location
 from tfsteps.systems import registry
 from tfsteps.systems.base import LaunchError
+
+
+class CheckedOn(enum.StrEnum):
+    """Where checks of files look beside the files."""
+
+    LOCAL = Location.LOCAL.value
+    KUBERNETES = Location.KUBERNETES.value
 
 
 def _place(text: str) -> str:

@@ -9,19 +9,19 @@ REFERENCE = "{{"
 """In the text of a reference, of both engines."""
 
 
-def places(value: Any, path: Path = ()) -> Iterator[Path]:
-    """Yield the paths of all texts with references, and of mappings with such keys."""
+def places(value: Any, path: Path = (), *, mark: str = REFERENCE) -> Iterator[Path]:
+    """Yield the paths of all texts that contain `mark`, and of mappings with such keys."""
     match value:
-        case str() if REFERENCE in value:
+        case str() if mark in value:
             yield path
         case Mapping():
-            if any(REFERENCE in str(key) for key in value):
+            if any(mark in str(key) for key in value):
                 yield path
             for key, item in value.items():
-                yield from places(item, (*path, key))
+                yield from places(item, (*path, key), mark=mark)
         case list():
             for i, item in enumerate(value):
-                yield from places(item, (*path, i))
+                yield from places(item, (*path, i), mark=mark)
 
 
 def overlaps(path: Path, others: Sequence[Path]) -> bool:

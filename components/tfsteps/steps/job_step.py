@@ -10,10 +10,9 @@ from urllib.parse import quote
 
 import msgspec
 
-from tfsteps import spec
 from tfsteps.engines.base import TENSORBOARD_URL, StepTask
-from tfsteps.engines.code_input import unpacked_code
 from tfsteps.engines.registry import find_pipeline
+from tfsteps.engines.training_job import training_job
 from tfsteps.launcher.failure import exit_code
 from tfsteps.launcher.printer import Printer
 from tfsteps.runs import log_segments
@@ -23,7 +22,6 @@ from tfsteps.runs.status import Status
 from tfsteps.runs.store import AttemptFolder
 from tfsteps.runs.usage import UsageSummary
 from tfsteps.spec import Problem, RoleName, SpecError, TrainingJob, format_duration
-from tfsteps.spec.step_inputs import plain_job, with_data
 from tfsteps.spec.step_variables import with_step_variables
 from tfsteps.spec.types import OWN_CLUSTER
 from tfsteps.steps.program import StepResult, note_key
@@ -143,32 +141,13 @@ def launch_request(task: StepTask) -> LaunchRequest:
         LaunchError: The number of the attempt cannot be determined.
     """
     inputs = task.parameters
-    job = with_step_variables(training_job(inputs, task.pod_settings()), os.environ)
+    job = with_step_variables(training_job(inputs, task.pod_settings(), SOURCE), os.environ)
     identity = task.identity()
     system = find_system(inputs.get("system") or "auto", task=identity, job=job)
     if isinstance(system, HasSettings):
         job = system.with_settings(job, registry.options())
     attempt = system.attempt(identity.run, identity.task)
     return LaunchRequest(job, system, msgspec.structs.replace(identity, attempt=attempt))
-
-
-def training_job(
-    inputs: Mapping[str, Any], settings: Mapping[str, Any], source: str = SOURCE, overrides: Sequence[str] = ()
-) -> TrainingJob:
-    """Return the job that the inputs of a `train` or `launch` step describe.
-
-    Args:
-        inputs: The inputs by name.
-        settings: What the author set on the task, as a partial job.
-        source: Where it comes from, for messages.
-        overrides: Fields that are replaced, as `--set` takes them.
-
-    Raises:
-        SpecError: It is not a valid job.
-    """
-    plain = plain_job(inputs, settings) | unpacked_code(inputs)
-    job = spec.from_plain(plain, source, registry.options(), overrides)
-    return with_data(job, inputs.get("data") or "")  # after validation, which forbids TFSTEPS_ variables in a job
 
 
 @contextlib.contextmanager

@@ -6,8 +6,10 @@ from typing import Annotated
 
 import typer
 
-from tfsteps.cli.compiled import check, compile_program
+from tfsteps.backends.place import Place
+from tfsteps.cli.compiled import check, compile_program, settings_refusals
 from tfsteps.console.errors import CommandError
+from tfsteps.engines.compiled import LintError
 from tfsteps.spec import format_bytes
 
 PipelineName = Annotated[
@@ -35,10 +37,13 @@ def compile(  # noqa: A001  the command's name
     """Compile a pipeline for Kubeflow Pipelines or Argo Workflows.
 
     Writes YAML to be uploaded, submitted or applied, after the checks of `tfsteps lint`: a pipeline with a problem is
-    not written. The program is imported, not run as a program.
+    not written. The program is imported, not run as a program. Jobs are checked against the platform settings of the
+    file that TFSTEPS_SETTINGS names.
     """
     compiled = compile_program(pipeline, name)
     check(compiled)
+    if refused := settings_refusals(compiled, Place()):
+        raise LintError(compiled.source, refused)
     size = format_bytes(len(compiled.text.encode()))
     if output is None:
         print(compiled.text, end="")

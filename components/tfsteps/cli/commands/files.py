@@ -5,21 +5,25 @@ import json
 import pathlib
 import re
 import shlex
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 import yaml
 
-from tfsteps.api.job_input import check, find_system, name_of, read_file, with_settings
-from tfsteps.cli.place_options import Overrides
+from tfsteps.api.job_input import JobInput, check, find_system, name_of, read_file, with_settings
+from tfsteps.cli.place_options import CheckedOn, Context, Namespace, Overrides
 from tfsteps.console.errors import CommandError
-from tfsteps.console.messages import say
+from tfsteps.console.messages import say, warn
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.spec import SpecError, TrainingJob
 from tfsteps.spec.fields import Image
 from tfsteps.spec.notation import to_plain
 from tfsteps.systems import registry
+from tfsteps.systems.base import System
+
+if TYPE_CHECKING:
+    from tfsteps.systems.kubernetes.job_cluster import JobCluster
 
 _STARTER = pathlib.Path(__file__).parents[1] / "starter"
 _STARTER_FILES = ("job.yaml", "train.py")
@@ -145,20 +149,34 @@ def validate(
     show: Annotated[
         bool, typer.Option("--show", help="Print the job, with fields in place of short forms such as `2(T4)`.")
     ] = False,
+    on: Annotated[
+        CheckedOn, typer.Option("--on", help="kubernetes: apply the platform settings of a namespace, too.")
+    ] = CheckedOn.LOCAL,
+    context: Context = "",
+    namespace: Namespace = "",
     overrides: Overrides = None,
 ) -> None:
     """Check job files.
 
-    Every problem is printed with its file and line. Exits 2 if there is any. With a system on Kubernetes, a job also
-    gets the platform settings of the file that TFSTEPS_SETTINGS names.
+    Every problem is printed with its file and line. Exits 2 if there is any. With `--on kubernetes`, a job also gets
+    the platform settings, as with `tfsteps run`; with a system on Kubernetes alone, only those of the file that
+    TFSTEPS_SETTINGS names.
     """
+    cluster = None
     chosen = None if system is None else find_system(system)
+    if on is CheckedOn.KUBERNETES:
+        from tfsteps.api.plan import choose  # noqa: PLC0415  without a cluster, most of it is not needed
+        from tfsteps.systems.kubernetes.job_cluster import JobCluster  # noqa: PLC0415
+
+        choose(on.value, system, context, namespace)
+        cluster = JobCluster(context, namespace)
+        if warning := cluster.read_settings(registry.options()).warning:
+            warn(warning)
     code = int(ExitCode.SUCCEEDED)
     for number, file in enumerate(jobs):
         try:
-            job_input = read_file(file, overrides or ())
+            job_input = _with_settings(read_file(file, overrides or ()), chosen, cluster)
             if chosen:
-                job_input = msgspec.structs.replace(job_input, job=with_settings(chosen, job_input.job, dry_run=True))
                 check(job_input, chosen)
         except SpecError as error:
             say(str(error))
@@ -174,6 +192,16 @@ def validate(
                 print(f"{file}: {job_input.job.name} is fine")
     if code:
         raise typer.Exit(code)
+
+
+def _with_settings(job_input: JobInput, system: System | None, cluster: "JobCluster | None") -> JobInput:
+    """Return a job with the settings of a cluster, else with those of a file if it is for a system on Kubernetes."""
+    job = job_input.job
+    if cluster:
+        job = cluster.with_settings(job, registry.options())
+    elif system:
+        job = with_settings(system, job, dry_run=True)
+    return msgspec.structs.replace(job_input, job=job)
 
 
 def schema(

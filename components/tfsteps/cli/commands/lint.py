@@ -1,28 +1,22 @@
 """`tfsteps lint`: checks compiled pipelines for what their engine would refuse or ignore."""
 
-import enum
 from collections.abc import Iterator
 from typing import Annotated
 
 import typer
 
 from tfsteps.backends.place import Place
-from tfsteps.cli.compiled import lint_messages, read, warnings
-from tfsteps.cli.place_options import Context, Namespace
+from tfsteps.cli.compiled import lint_messages, read, settings_refusals, warnings
+from tfsteps.cli.place_options import CheckedOn, Context, Namespace
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say, warn
 from tfsteps.engines import registry
 from tfsteps.engines.compiled import Compiled
 from tfsteps.runs.location import Location
 
-
-class _On(enum.StrEnum):
-    LOCAL = Location.LOCAL.value
-    KUBERNETES = Location.KUBERNETES.value
-
-
 _OnOption = Annotated[
-    _On, typer.Option("--on", help="kubernetes: look on a cluster, too, for the objects that the pipelines name.")
+    CheckedOn,
+    typer.Option("--on", help="kubernetes: look on a cluster, too, for platform settings, and objects that pods name."),
 ]
 
 
@@ -32,7 +26,7 @@ def lint(
         typer.Argument(metavar="COMPILED.yaml...", help="Compiled pipelines, YAML or JSON; `-` reads standard input."),
     ],
     *,
-    on: _OnOption = _On.LOCAL,
+    on: _OnOption = CheckedOn.LOCAL,
     context: Context = "",
     namespace: Namespace = "",
 ) -> None:
@@ -42,6 +36,9 @@ def lint(
     fields that it drops, for references to missing templates, and for wrong inputs of the steps of tfsteps. Prints
     every problem and warning. Exits 2 if there is a problem. A value that can still be set at submission causes a
     warning.
+
+    Jobs are checked against the platform settings of the file that TFSTEPS_SETTINGS names, or, with `--on kubernetes`,
+    of the namespace.
 
     Sends no requests to a cluster unless `--on kubernetes` is given. Then PersistentVolumeClaims, Secrets, ConfigMaps
     and ServiceAccounts that the pipelines' pods name and that are missing there are warnings, too: a step that uses one
@@ -54,6 +51,7 @@ def lint(
         problems = lint_messages(registry.plugin(pipeline.engine), pipeline.text)
         for warning in warnings(pipeline):
             warn(f"{pipeline.source}: {warning}")
+        problems = problems or settings_refusals(pipeline, place)
         count += len(problems)
         for problem in problems:
             say(f"{pipeline.source}: {problem}")

@@ -17,13 +17,13 @@ from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import warn
 from tfsteps.engines.authoring import PipelineTask
 from tfsteps.engines.compiled import Compiled
+from tfsteps.engines.step_jobs import JOB_STEPS
+from tfsteps.engines.training_job import training_job
 from tfsteps.runs.identity import task_run_id
 from tfsteps.spec.spelling import nearest
-from tfsteps.steps.job_step import training_job
 
 RUN, DEBUG = "run", "debug"
 _FILES = (".py", ".yaml", ".yml", ".json")
-_JOBS = ("train", "launch")
 
 
 class TaskJob(msgspec.Struct, frozen=True):
@@ -103,7 +103,7 @@ def job_of_file(
     assert compiled
     source = f"{compiled.source}, task {task.name}"
     found = shaped(compiled, lambda: compiled.authoring.task(compiled.documents, task.path, values, run))
-    if found.step not in _JOBS:
+    if found.step not in JOB_STEPS:
         what = f"its step is {found.step}" if found.step else "it runs another program"
         local = "; `tfsteps submit --engine local` runs the whole pipeline here" if compiled.engine == "kfp" else ""
         raise CommandError(f"{source}: it launches no job of tfsteps: {what}. Name a train or launch step{local}")

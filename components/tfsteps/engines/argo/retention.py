@@ -4,24 +4,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfsteps.console.messages import warn
-from tfsteps.kube.client import Api
-from tfsteps.settings import find
+from tfsteps.settings.find import Found
 from tfsteps.settings.types import RunSettings
 
 NO_SETTINGS = RunSettings()
 _POD_GC = {"success": "OnPodSuccess", "completion": "OnPodCompletion"}
 
 
-def runs_settings(api: Api, namespace: str, manifest: Mapping[str, Any]) -> RunSettings:
+def runs_settings(found: Found, namespace: str, manifest: Mapping[str, Any]) -> RunSettings:
     """Return what the settings say of runs in a namespace; nothing if they may not be read.
 
     A warning says so, unless the Workflow or CronWorkflow sets all that the settings could.
-
-    Raises:
-        SpecError: The settings are wrong.
-        ApiError: There was no valid answer: whether there are settings is not known.
     """
-    found = find.of_file() or find.of_namespace(api, namespace)
     spec = manifest["spec"].get("workflowSpec", manifest["spec"])
     if found.warning and not {"ttlStrategy", "podGC"} <= spec.keys():
         warn(f"the Workflow gets no ttlStrategy and podGC by the platform settings: {found.warning}")

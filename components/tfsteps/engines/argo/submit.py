@@ -17,6 +17,7 @@ from tfsteps.engines.argo.retention import NO_SETTINGS, retained, runs_settings
 from tfsteps.engines.argo.workflow import WORKFLOWS
 from tfsteps.engines.compiled import Compiled, LintError
 from tfsteps.engines.missing_objects import missing
+from tfsteps.engines.step_jobs import check_settings
 from tfsteps.engines.submission import Scheduler, Submission, agree, check_names, options_of, print_yaml, show_command
 from tfsteps.kube.access import find
 from tfsteps.kube.client import Api
@@ -29,6 +30,8 @@ from tfsteps.schedule import Schedule, argo, cronjob, janitor, submitter
 from tfsteps.schedule.fires import fire_times as schedule_times
 from tfsteps.settings.types import RunSettings
 from tfsteps.spec import SpecError
+from tfsteps.systems import registry
+from tfsteps.systems.kubernetes.job_cluster import JobCluster
 
 _TEMPLATES = {"WorkflowTemplate", "ClusterWorkflowTemplate"}
 
@@ -37,7 +40,9 @@ def submit(submission: Submission) -> int:
     """Create the objects of a submission and return the exit code.
 
     Raises:
-        SpecError: The schedule cannot be expressed, or the Workflow would fail with these arguments.
+        SpecError: The schedule cannot be expressed, the Workflow would fail with these arguments, or platform settings
+            refuse a job.
+        LaunchError: Whether there are settings is not known.
         CommandError: Anything else.
     """
     text = yaml.safe_dump(_manifest(submission))
@@ -45,15 +50,21 @@ def submit(submission: Submission) -> int:
         raise LintError(submission.compiled.source, problems)
     manifests = [objects.marked(manifest) for manifest in _manifests(submission)]
     if submission.dry_run:
+        namespace = str(_manifest(submission)["metadata"].get("namespace", ""))
+        planned = JobCluster(submission.context, namespace)
+        check_settings(submission.compiled, submission.parameters, planned, ask=False)
         print_yaml(manifests)
         return _rehearse_replacement(submission) if submission.replace else ExitCode.SUCCEEDED
     with objects.cluster(submission.context) as api:
         namespace = submission.namespace or api.access.namespace
         manifest = _manifest(submission)
         where = manifest["metadata"].get("namespace", namespace)
+        cluster = JobCluster(namespace=where, home=api)
+        check_settings(submission.compiled, submission.parameters, cluster)
         for warning in missing(api, where, pod_references(manifest)):
             warn(warning)
-        manifests = [objects.marked(item) for item in _manifests(submission, runs_settings(api, where, manifest))]
+        runs = runs_settings(cluster.read_settings(registry.options()), where, manifest)
+        manifests = [objects.marked(item) for item in _manifests(submission, runs)]
         if submission.replace:
             objects.rehearse(api, manifests[0], where)
             clear_manual(api, where, manifest["metadata"]["labels"])

@@ -22,9 +22,11 @@ from tfsteps.console.text import local_time
 from tfsteps.engines.compiled import Compiled, LintError
 from tfsteps.engines.kfp import lint
 from tfsteps.engines.kfp.client import open_client, pages
+from tfsteps.engines.kfp.graph import calls
 from tfsteps.engines.kfp.inputs import definitions, typed
 from tfsteps.engines.kfp.pod_references import NAMESPACE, pod_references
 from tfsteps.engines.missing_objects import missing
+from tfsteps.engines.step_jobs import JOB_STEPS, check_settings
 from tfsteps.engines.submission import Submission, agree, print_yaml, show_command
 from tfsteps.kube.access import find
 from tfsteps.kube.client import Api
@@ -35,7 +37,10 @@ from tfsteps.runs.demo import DEMO, Mark
 from tfsteps.runs.identity import MANUAL, TRIGGER, spec_hash
 from tfsteps.schedule import kubeflow
 from tfsteps.schedule.types import utc
+from tfsteps.settings.find import VARIABLE
 from tfsteps.spec import SpecError
+from tfsteps.systems.base import LaunchError
+from tfsteps.systems.kubernetes.job_cluster import JobCluster
 from tfsteps.systems.kubernetes.preflight.references import ACCOUNTS, Reference
 from tfsteps.systems.kubernetes.system import SPEC_HASH
 from tfsteps.text import timezones
@@ -59,7 +64,8 @@ def submit(submission: Submission) -> int:
     """Create the run or the recurring run and return the exit code.
 
     Raises:
-        SpecError: The schedule cannot be expressed, or the run would fail with these arguments.
+        SpecError: The schedule cannot be expressed, the run would fail with these arguments, or platform settings
+            refuse a job.
         CommandError: Anything else.
     """
     now = time.time()
@@ -74,13 +80,16 @@ def submit(submission: Submission) -> int:
             )
         submission = replace(submission, compiled=_marked(submission.compiled, submission.demo))
     if submission.dry_run:
+        _check_settings(submission, None)
         print_yaml([arguments])
         if submission.replace:
             with open_client(submission.host, submission.context) as client:
                 for run in _manual_runs(client, submission):
                     say(f"would remove the manual run {run.run_id} ({run.display_name}, {run.state})")
         return ExitCode.SUCCEEDED
-    for warning in _missing(submission, arguments["params"]):
+    kubernetes = _kubernetes(submission)
+    _check_settings(submission, kubernetes)
+    for warning in _missing(submission, kubernetes, arguments["params"]):
         warn(warning)
     with open_client(submission.host, submission.context) as client:
         if submission.when:
@@ -98,20 +107,39 @@ def submit(submission: Submission) -> int:
         return _wait(client, run.run_id) if submission.wait else ExitCode.SUCCEEDED
 
 
-def _missing(submission: Submission, arguments: dict[str, Any]) -> list[str]:
-    """Return warnings about missing objects; empty if the kubeconfig may be for another cluster than the API."""
+def _kubernetes(submission: Submission) -> Api | None:
+    """Return the cluster of the back end; None = none is configured, or the kubeconfig may be for another one."""
     if (submission.host or os.environ.get("KF_PIPELINES_ENDPOINT")) and not submission.context:
-        return []
+        return None
     try:
-        api = Api(find(submission.context), patience=0)
+        return Api(find(submission.context), patience=0)
     except AccessError:
-        return []
+        return None
+
+
+def _check_settings(submission: Submission, kubernetes: Api | None) -> None:
+    """Raise LintError if platform settings refuse a job; warn if they cannot be read: the launchers read them, too."""
+    compiled = submission.compiled
+    later = f"{compiled.source}: its jobs are not checked against platform settings, only by their launchers"
+    if kubernetes is None and not os.environ.get(VARIABLE) and not submission.dry_run:
+        if any(call.step in JOB_STEPS for call in calls(compiled.documents[0])):
+            warn(f"{later}: the cluster of the API is not known; add --context NAME")
+        return
+    cluster = JobCluster(submission.context, submission.namespace or NAMESPACE, home=kubernetes)
+    try:
+        check_settings(compiled, submission.parameters, cluster, ask=not submission.dry_run)
+    except LaunchError as error:  # Kubeflow Pipelines may be reachable where Kubernetes is not
+        warn(f"{later}: {error}")
+
+
+def _missing(submission: Submission, kubernetes: Api | None, arguments: dict[str, Any]) -> list[str]:
+    """Return warnings about missing objects; empty if the cluster is not known."""
     named = [*pod_references(submission.compiled.documents, arguments)]
     if submission.service_account:
         named.append(Reference(ACCOUNTS, submission.service_account))
     messages: list[str] = []
-    with contextlib.suppress(ApiError):  # Kubeflow Pipelines may be reachable where Kubernetes is not
-        messages.extend(missing(api, submission.namespace or NAMESPACE, named))
+    with contextlib.suppress(ApiError):  # as above
+        messages.extend(missing(kubernetes, submission.namespace or NAMESPACE, named) if kubernetes else ())
     return messages
 
 

@@ -110,6 +110,16 @@ class JobCluster:
                 raise LaunchError(str(error), retryable=False) from error
             return "default"
 
+    def read_settings(self, options: Options) -> find.Found:
+        """Return the settings, which are read once. Errors as `defined`."""
+        if self._settings is None:
+            try:
+                self._settings = find.of_file(options) or find.of_namespace(self.home, self.home_namespace, options)
+            except ApiError as error:
+                what = f"whether the platform has settings for namespace {self.home_namespace} is not known: {error}"
+                raise LaunchError(what, retryable=error.unavailable) from error
+        return self._settings
+
     def with_settings(self, job: TrainingJob, options: Options) -> TrainingJob:
         """Return the job with the platform's settings, and go to the cluster that they or the job name.
 
@@ -117,7 +127,7 @@ class JobCluster:
             SpecError: The settings are wrong, or refuse the job, or there is no such cluster.
             LaunchError: Whether there are settings is not known.
         """
-        found = self._read_settings(options)
+        found = self.read_settings(options)
         self.unset, self.warning = job, found.warning
         if found.settings is not None or FEATURES["personal"].uses(job):
             from tfsteps.settings.apply import apply  # noqa: PLC0415  most jobs need neither
@@ -129,7 +139,7 @@ class JobCluster:
 
     def default(self, options: Options) -> str:
         """Return the cluster of jobs that name none; empty = that of this process. Errors as `with_settings`."""
-        settings = self._read_settings(options).settings
+        settings = self.read_settings(options).settings
         layers = [layer for _, layer in settings.layers(self._planned_home)] if settings else []
         parts = [*(layer.required for layer in layers), *(layer.defaults for layer in reversed(layers))]  # as `apply`
         name = next((part.cluster for part in parts if part.cluster), OWN_CLUSTER)
@@ -142,7 +152,7 @@ class JobCluster:
             SpecError: The settings are wrong.
             LaunchError: Whether there are settings is not known.
         """
-        found = self._read_settings(options)
+        found = self.read_settings(options)
         self.warning = found.warning
         return [*self._defined(found)]
 
@@ -166,15 +176,6 @@ class JobCluster:
                 raise LaunchError(f"the clusters of the run's jobs are not known: {error}", retryable=True) from error
             return set()
         return {pod["metadata"]["labels"][CLUSTER] for pod in pods}
-
-    def _read_settings(self, options: Options) -> find.Found:
-        if self._settings is None:
-            try:
-                self._settings = find.of_file(options) or find.of_namespace(self.home, self.home_namespace, options)
-            except ApiError as error:
-                what = f"whether the platform has settings for namespace {self.home_namespace} is not known: {error}"
-                raise LaunchError(what, retryable=error.unavailable) from error
-        return self._settings
 
     def _choose(self, name: str, found: find.Found) -> None:
         """Go to the cluster that a job names. SpecError if there is none of that name."""
