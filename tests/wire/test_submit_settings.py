@@ -10,6 +10,7 @@ from tests.unit.cli.jobs_on_cluster import write_kubeconfig
 from tests.wire.scripted import Answer, refusal, serve
 from tests.wire.test_submit_argo import Store
 from tests.wire.test_submit_kfp import Backend
+from tfsteps.cli.commands import files
 from tfsteps.engines.argo import objects
 from tfsteps.kube import client
 from tfsteps.settings.find import VARIABLE
@@ -92,9 +93,10 @@ def test_settings_that_nobody_may_read_refuse_nothing(engine, submit):
     assert f"can grant `get` for ConfigMap {NAMESPACES[engine]}/tfsteps" in err
 
 
-def test_settings_that_are_not_known_stop_a_submission_to_argo(submit, monkeypatch):
+@pytest.mark.parametrize("answer", [refusal(503), Answer(body=b"<html>log in</html>")])
+def test_settings_that_are_not_known_stop_a_submission_to_argo(answer, submit, monkeypatch):
     monkeypatch.setattr(objects, "Api", functools.partial(client.Api, patience=0.3))
-    code, out, err, asked, created = submit("argo", Answer(body=b"<html>log in</html>"))
+    code, out, err, asked, created = submit("argo", answer)
     assert (code, out, asked, created) == (13, "", 0, []), err
     assert "whether the platform has settings for namespace ml is not known" in err
 
@@ -140,11 +142,12 @@ def test_lint_reads_the_settings_of_a_namespace(engine, limit, code, tmp_path, m
         ("limits: {replicas: 4}", 0, ""),
         (refusal(404, "NotFound"), 0, ""),
         (refusal(403, "Forbidden"), 0, "is not known, and none are applied"),
+        (refusal(503), 13, "whether the platform has settings for namespace ml is not known"),
         (Answer(body=b"<html>log in</html>"), 13, "whether the platform has settings for namespace ml is not known"),
     ],
 )
 def test_validate_reads_the_settings_of_a_namespace(answer, code, said, tmp_path, monkeypatch):
-    monkeypatch.setattr(client, "Api", functools.partial(client.Api, patience=0.3))
+    monkeypatch.setattr(files, "PATIENCE_SECONDS", 0.3)
     (tmp_path / "job.yaml").write_text(JOB)
     with serve(Cluster(answer)) as server:
         write_kubeconfig(tmp_path / "kubeconfig", server, monkeypatch)

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from tfsteps import image
 from tfsteps.backends.place import Place
 from tfsteps.cli import pipelines_1
+from tfsteps.cli.place_options import PATIENCE_SECONDS
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import warn
 from tfsteps.engines import registry
@@ -78,7 +79,7 @@ def settings_refusals(compiled: Compiled, place: Place) -> list[str]:
     They are those that TFSTEPS_SETTINGS names, else those of a cluster, if the place is one. Errors as `refusals`.
     """
     named = next((namespace for namespace, _ in compiled.authoring.references(compiled.documents)), "")
-    cluster = JobCluster(place.context, place.namespace or named)
+    cluster = JobCluster(place.context, place.namespace or named, PATIENCE_SECONDS)
     return list(refusals(compiled, {}, cluster, ask=place.on == Location.KUBERNETES))
 
 

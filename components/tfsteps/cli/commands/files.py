@@ -12,7 +12,7 @@ import typer
 import yaml
 
 from tfsteps.api.job_input import JobInput, check, find_system, name_of, read_file, with_settings
-from tfsteps.cli.place_options import CheckedOn, Context, Namespace, Overrides
+from tfsteps.cli.place_options import PATIENCE_SECONDS, CheckedOn, Context, Namespace, Overrides
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say, warn
 from tfsteps.launcher.exit_codes import ExitCode
@@ -169,7 +169,7 @@ def validate(
         from tfsteps.systems.kubernetes.job_cluster import JobCluster  # noqa: PLC0415
 
         choose(on.value, system, context, namespace)
-        cluster = JobCluster(context, namespace)
+        cluster = JobCluster(context, namespace, PATIENCE_SECONDS)
         if warning := cluster.read_settings(registry.options()).warning:
             warn(warning)
     code = int(ExitCode.SUCCEEDED)
