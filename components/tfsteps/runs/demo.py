@@ -95,12 +95,15 @@ def picture_problem(address: str) -> str:
 
 
 def read(folder: pathlib.Path) -> Mark | None:
-    """Return the mark of the run in a run folder; None = it is no demo. A mark that cannot be read is one."""
+    """Return the mark of the run in a run folder; None = it is no demo. A damaged mark is one.
+
+    OSError if it cannot be read: it is not known then whether there is one.
+    """
     try:
         return msgspec.json.decode((folder / _FILE).read_bytes(), type=Mark)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, *NOT_READABLE):
+    except NOT_READABLE:
         return Mark()
 
 

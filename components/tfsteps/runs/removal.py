@@ -70,7 +70,7 @@ def check_unused(run: str, *, demos: bool = False) -> None:
 
 
 def check_changeable(run: str) -> None:
-    """Raise InUseError if the run is a demo."""
+    """Raise InUseError if the run is a demo. OSError if that cannot be read."""
     if demo.read(store.run_folder(run)):
         raise InUseError(run, f"it is a demo, and demos are read-only; `tfsteps rm --demo {run}` removes it")
 
@@ -89,7 +89,8 @@ def remove(run: str, task: str = "", *, demos: bool = False) -> None:
     Raises:
         InUseError: A launcher or the pipeline engine uses the run, or may use it, or it is a demo and `demos` is not
             set; nothing was removed.
-        OSError: Something could not be renamed or deleted. What could be deleted is deleted.
+        OSError: A folder of the run cannot be read, and nothing was removed; or something could not be renamed or
+            deleted, and what could be deleted is deleted.
     """
     if not demos:
         check_changeable(run)
@@ -124,6 +125,7 @@ def _other_tasks(run: str, task: str) -> bool:
 
 
 def _check(run: str, *folders: pathlib.Path) -> None:
+    store.attempts(run)  # raises OSError for a folder that cannot be read, which `glob` passes over
     for folder in folders:
         _check_released(run, folder, _PIPELINE)
         # of a run, or of a task; also of an attempt whose first status is not written yet

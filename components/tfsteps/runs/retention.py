@@ -70,7 +70,7 @@ def read_records(run: str, *, demos: bool = False) -> RunRecords:
     except InUseError as error:
         in_use = error.why
     except OSError as error:
-        problem = f"{store.run_folder(run)} cannot be read: {error}"
+        problem = f"{error.filename or store.run_folder(run)} cannot be read: {(error.strerror or str(error)).lower()}"
     pipeline = PipelineRecord.read(run)
     if not (statuses or pipeline or problem or in_use):
         problem = f"{store.run_folder(run)} has no status"

@@ -30,7 +30,7 @@ from tfsteps.json_errors import NOT_READABLE
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.launcher.printer import Printer
 from tfsteps.launcher.recorder import Observer
-from tfsteps.runs import store
+from tfsteps.runs import removal, store
 from tfsteps.runs.events import ReplicaState, State
 from tfsteps.runs.graph import Node, NodeKind, Surroundings
 from tfsteps.runs.location import Location
@@ -58,9 +58,14 @@ class LocalBackend:
         return f"in {store.home()}{unread}"
 
     def jobs(self, run: str = "", labels: Mapping[str, str] = NO_LABELS) -> list[LocalAttempt]:
-        """Return the attempts with a readable status; warn of the others. Labels are those of the recorded job."""
-        runs = [run] if run else store.runs()
-        jobs = [job for name in runs for attempt in store.attempts(name) if (job := self._job(attempt))]
+        """Return the attempts with a readable status; warn of the others. Labels are those of the recorded job.
+
+        Of all runs, one without any record is only warned of. OSError if the folder of the one run cannot be read.
+        """
+        attempts = (
+            store.attempts(run) if run else [attempt for name in store.runs() for attempt in self._attempts(name)]
+        )
+        jobs = [job for attempt in attempts if (job := self._job(attempt))]
         jobs = [job for job in jobs if not labels or labels.items() <= _labels(job).items()]
         return sorted(jobs, key=lambda job: (job.status.created, job.status.identity.attempt))
 
@@ -69,22 +74,38 @@ class LocalBackend:
 
     def resolve(self, text: str) -> str:
         """Return the id of the run that a user calls `text`. CommandError if there is none; it names the nearest."""
-        if text and text != LATEST and store.attempts(text):  # a long id is cut in the folder's name
+        if text and text != LATEST and (_unread(text) or store.attempts(text)):  # a long id is cut in the folder's name
             return text
-        return match_run(text, known_runs(), self.where)
+        run = match_run(text, known_runs(), self.where)
+        if run.startswith(text):
+            return run
+        unread = {name: why for name in store.runs() if (why := _unread(name))}
+        if text == LATEST and run in unread:
+            others = [name for name in store.runs() if name not in unread]
+            do = f"write the id of another run, such as {others[-1]}" if others else "fix the cause and retry"
+            raise CommandError(f"{LATEST} is run {run}, and {unread[run]}; {do}", ExitCode.PLATFORM)
+        for why in unread.values() if text != LATEST else ():
+            self._warn(f"{why}; it may be a newer run that is called {text!r}")
+        return run
 
     def resolve_id(self, text: str) -> str:
         """Return the id of the run that is to be removed. CommandError unless `text` is an id, or begins only one."""
-        return text if text and text != LATEST and store.attempts(text) else match_id(text, known_runs(), self.where)
+        if text and text != LATEST and (_unread(text) or store.attempts(text)):
+            return text
+        return match_id(text, known_runs(), self.where)
 
     def find(self, text: str) -> FoundRun[LocalAttempt]:
         run = self.resolve(text)
-        attempts, jobs = store.attempts(run), self.jobs(run)
+        if why := _unread(run):
+            raise CommandError(f"run {run}: {why}", ExitCode.PLATFORM)
+        attempts, jobs, pipeline = store.attempts(run), self.jobs(run), PipelineRecord.read(run)
         if attempts and not jobs:
             newest = attempts[-1]
             unread = f"{newest.folder} has no status that can be read; look at {newest.log}"
             raise CommandError(unread, ExitCode.PLATFORM)
-        return FoundRun(run, jobs, PipelineRecord.read(run))
+        if not (attempts or pipeline):
+            raise CommandError(f"run {run}: {_unrecorded(run)}", ExitCode.PLATFORM)
+        return FoundRun(run, jobs, pipeline)
 
     def recorded(self, job: LocalAttempt) -> bytes:
         return recorded_job(job.attempt)
@@ -200,6 +221,19 @@ class LocalBackend:
             *(f"tr '\\0' '\\n' < /proc/{pid}/environ  # environment of the first replica" for pid in pids[:1]),
         ]
 
+    def _attempts(self, run: str) -> list[AttemptFolder]:
+        """Return the attempts of a run; none if its folder cannot be read, or has no record, with a warning once."""
+        attempts, why = list[AttemptFolder](), ""
+        try:
+            attempts = store.attempts(run)
+        except OSError as error:
+            why = _unreadable(run, error)
+        folder = store.run_folder(run)
+        if not (attempts or PipelineRecord.read(run) or folder in self._unreadable):
+            self._unreadable.add(folder)
+            self._warn(why or _unrecorded(run))
+        return attempts
+
     def _job(self, attempt: AttemptFolder) -> LocalAttempt | None:
         """Return the attempt; None if its status cannot be read, with a warning the first time."""
         try:
@@ -232,6 +266,32 @@ class LocalBackend:
             printer.say(verdict(ended.status))
 
 
+def _unread(run: str) -> str:
+    """Return that the folder of a run cannot be read, and why; empty = it can."""
+    try:
+        store.attempts(run)
+    except OSError as error:
+        return _unreadable(run, error)
+    return ""
+
+
+def _unreadable(run: str, error: OSError) -> str:
+    return f"{store.run_folder(run)} cannot be read: {(error.strerror or str(error)).lower()}"
+
+
+def _unrecorded(run: str) -> str:
+    """Return what is known of a run without a status and without a pipeline."""
+    folder = store.run_folder(run)
+    try:
+        removal.check_unused(run, demos=True)
+    except removal.InUseError as error:
+        return f"{folder} has no status yet: {error.why}"
+    except OSError as error:
+        return f"{folder} has no status, and cannot be read: {error}"
+    why = "its launcher ended before it could write one, as on a full disk"
+    return f"{folder} has no status: {why}; `tfsteps rm {shlex.quote(run)}` removes it"
+
+
 def _runs(pipeline: PipelineRecord | None) -> bool:
     return pipeline is not None and pipeline.state is State.RUNNING
 
@@ -254,7 +314,8 @@ def _labels(job: LocalAttempt) -> dict[str, str]:
 def known_runs() -> list[KnownRun]:
     """Return what the runs can be called: their folders in their order, then by their jobs and pipelines."""
     runs, quiet = store.runs(), LocalBackend(warn=lambda _: None)
-    named = [(job.status.created, KnownRun.of(job, run)) for run in runs for job in quiet.jobs(run)]
+    readable = [run for run in runs if not _unread(run)]
+    named = [(job.status.created, KnownRun.of(job, run)) for run in readable for job in quiet.jobs(run)]
     records = [(run, record) for run in runs if (record := PipelineRecord.read(run))]
     named += [(record.created, KnownRun(run, names=frozenset({record.pipeline}))) for run, record in records]
     return [*map(KnownRun, runs), *(known for _, known in sorted(named, key=itemgetter(0)))]

@@ -40,9 +40,15 @@ def rm(
     for record in records:  # all, before anything is removed
         if record.in_use:
             raise CommandError(f"run {record.run} cannot be removed: {record.in_use}; nothing was removed")
+    try:
+        extents = [removal.extent(record.run) for record in records]
+        for record in records:
+            removal.check_unused(record.run, demos=demos)
+    except OSError as denied:
+        why = f"{denied.filename} cannot be read: {(denied.strerror or str(denied)).lower()}"
+        raise CommandError(f"{why}; nothing was removed; remove it as its owner", ExitCode.PLATFORM) from denied
     errors = []
-    for record in records:
-        extent = removal.extent(record.run)
+    for record, extent in zip(records, extents, strict=True):
         if not dry_run and (error := remove(record.run, demos=demos)):
             errors.append(error)
             continue

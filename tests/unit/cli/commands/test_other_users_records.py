@@ -1,0 +1,131 @@
+"""Runs that cannot be read, or have no status: the others are shown, and what is not known is said."""
+
+import os
+import shutil
+import tempfile
+
+import pytest
+
+from tests.unit.cli.command import said, tfsteps
+from tests.unit.cli.statuses import saved
+from tfsteps.runs import removal, store
+from tfsteps.runs.events import State
+from tfsteps.runs.identity import Identity
+from tfsteps.runs.store import AttemptFolder
+
+NOBODY = 65534
+COMMANDS = (
+    ("runs",),
+    ("show", "mine"),
+    ("stop", "mine"),
+    ("rm", "mine", "--dry-run"),
+    ("prune", "--keep", "9"),
+    ("tune", "mnist"),
+)
+DENIED = "cannot be read: permission denied"
+
+
+@pytest.fixture
+def theirs(monkeypatch):
+    """The folder of the run `theirs`, which the user of the commands may not read, beside a run `mine`."""
+    home = tempfile.mkdtemp()  # pytest's folders are closed for the other user
+    monkeypatch.setenv("TFSTEPS_HOME", home)
+    saved(run="theirs", state=State.SUCCEEDED)
+    saved(run="mine", state=State.SUCCEEDED)
+    for command in COMMANDS:  # imports now what the other user may not read
+        tfsteps(*command)
+    folder = store.run_folder("theirs")
+    root = os.geteuid() == 0
+    for path, _, _ in os.walk(home):
+        if root:
+            os.chown(path, NOBODY, NOBODY)
+    for file in store.run_folder("mine").rglob("*"):
+        if root:
+            os.chown(file, NOBODY, NOBODY)
+    at = store.run_folder("mine").stat().st_mtime
+    os.utime(folder, (at - 9, at - 9))
+    folder.chmod(0)
+    if root:
+        os.seteuid(NOBODY)
+    yield folder
+    if root:
+        os.seteuid(0)
+    folder.chmod(0o700)
+    shutil.rmtree(home)
+
+
+def make_newest(folder):
+    os.utime(folder)
+
+
+def test_the_other_runs_are_listed(theirs):
+    code, out, err = tfsteps("runs")
+    assert (code, "mine" in out) == (0, True)
+    assert err.count(f"{theirs} {DENIED}") == 1
+    shutil.rmtree(store.run_folder("mine"))
+    assert "except 1 that cannot be read" in tfsteps("runs")[2]
+
+
+def test_latest_is_the_newest_run_unless_that_cannot_be_read(theirs):
+    code, out, _ = tfsteps("show", "latest")
+    assert (code, "mine" in out) == (0, True)
+    make_newest(theirs)
+    for command in ("show", "stop", "rm"):
+        code, out, err = tfsteps(command, "latest")
+        assert (code, out) == (13, ""), command
+        assert f"{theirs} {DENIED}" in err, command
+    assert "latest is run theirs" in tfsteps("show", "latest")[2]
+    assert "such as mine" in tfsteps("show", "latest")[2]
+
+
+def test_a_name_is_looked_for_among_the_others_and_the_doubt_is_said(theirs):
+    code, out, err = tfsteps("show", "mnist")
+    assert (code, "mine" in out) == (0, True)
+    assert f"{theirs} {DENIED}; it may be a newer run that is called 'mnist'" in err
+    assert tfsteps("show", "mine")[2] == ""
+    assert f"error: run theirs: {theirs} {DENIED}" in tfsteps("show", "theirs")[2]
+
+
+def test_tune_counts_the_others(theirs):
+    _, out, err = tfsteps("tune", "mnist")
+    assert "mnist: 0 good runs of" in out
+    assert f"{theirs} {DENIED}" in err
+
+
+@pytest.mark.parametrize("option", [(), ("--demo",)], ids=str)
+def test_nothing_is_removed_of_a_run_that_cannot_be_read(theirs, option):
+    code, out, err = tfsteps("rm", "mine", "theirs", *option)
+    assert (code, out) == (13, "")
+    assert DENIED in err
+    assert "nothing was removed" in err
+    with pytest.raises(PermissionError):
+        removal.remove("theirs", demos=True)
+    assert {*os.listdir(theirs.parent)} == {"mine", "theirs"}  # noqa: PTH208
+
+
+def test_prune_does_not_call_it_a_demo(theirs):
+    code, out, err = tfsteps("prune", "--keep", "0")
+    assert code == 0
+    assert "theirs kept: its records cannot be read" in out
+    assert "it is a demo" not in out + err
+    assert DENIED in err
+    assert theirs.exists()
+
+
+def test_a_run_without_a_status_is_said_to_have_none():
+    AttemptFolder.of(Identity(run="full", task="mnist", attempt=0)).claim().close()
+    folder = store.run_folder("full")
+    why = f"{folder} has no status: its launcher ended before it could write one, as on a full disk"
+    code, _, err = tfsteps("runs")
+    assert (code, why in err) == (0, True)
+    assert "`tfsteps rm full` removes it" in err
+    assert "except 1 that cannot be read" in err
+    code, out, err = tfsteps("show", "latest")
+    assert (code, out, why in err) == (13, "", True)
+    said("rm", "full")
+    assert store.runs() == []
+
+
+def test_a_run_whose_launcher_has_not_written_a_status_yet_is_not_called_ended():
+    with AttemptFolder.of(Identity(run="new", task="mnist", attempt=0)).claim():
+        assert "has no status yet: its launcher is running" in tfsteps("show", "new")[2]
