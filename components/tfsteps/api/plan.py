@@ -15,6 +15,7 @@ from tfsteps.backends.place import AUTO, Place, on_of
 from tfsteps.backends.records import record_of
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say
+from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.runs import code_archive, code_bucket, store
 from tfsteps.runs.code_archive import CodeError
 from tfsteps.runs.identity import Identity, name_problem, new_run_id
@@ -116,8 +117,10 @@ def _packed(source: CodeSource, base_dir: pathlib.Path, *, all_left_out: bool) -
     """Return the source of a job's code with its digest; the code is packed. Print what was, and what was left out."""
     try:
         source, packed = code_archive.resolve(source, base_dir)
-    except (CodeError, OSError) as error:
+    except CodeError as error:
         raise CommandError(str(error)) from error
+    except OSError as error:
+        raise CommandError(f"the run folder cannot be used: {error}; set TFSTEPS_HOME", ExitCode.PLATFORM) from error
     if packed:
         left_out = packed.left_out if all_left_out else packed.left_out[:_LEFT_OUT_SHOWN]
         more = f" and {len(packed.left_out) - len(left_out)} more" if len(left_out) < len(packed.left_out) else ""

@@ -12,7 +12,7 @@ from tfsteps.backends.find import Job
 from tfsteps.backends.left_jobs import refreshed
 from tfsteps.backends.records import record_of
 from tfsteps.console.errors import CommandError
-from tfsteps.console.text import clean, duration, iso
+from tfsteps.console.text import CLOCK_SECONDS, clean, duration, iso
 from tfsteps.runs.demo import Mark
 from tfsteps.runs.events import State
 from tfsteps.runs.identity import Identity, label_value
@@ -88,7 +88,8 @@ class Entry(msgspec.Struct, frozen=True):
         """Return how long it has run, in seconds; None if that is not known."""
         if self.status.ended is None and self.status.state.terminal:
             return None
-        return (self.status.ended or now) - self.status.created
+        seconds = (self.status.ended or now) - self.status.created
+        return None if seconds < -CLOCK_SECONDS else max(seconds, 0.0)
 
 
 class Filter(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from tfsteps.console import run_tree
-from tfsteps.console.text import clean, columns, duration, iso, local_time
+from tfsteps.console.text import NOT_KNOWN, clean, columns, duration, iso, local_time
 from tfsteps.masking import hidden
 from tfsteps.runs.events import State
 from tfsteps.runs.graph import Node
@@ -172,7 +172,7 @@ def results(status: Status, *, told: bool = False) -> list[str]:
 
 def verdict(status: Status) -> str:
     """Return the state of the job as one sentence: `mnist succeeded after 12s.`."""
-    took = f" after {duration(status.ended - status.created)}" if status.ended is not None else ""
+    took = "" if status.ended is None else _after(status.ended - status.created)
     why = status.failure.summary if status.failure else status.message
     name = clean(status.identity.task)
     return f"{name} {status.state}{took}: {clean(why)}" if why else f"{name} {status.state}{took}."
@@ -180,7 +180,7 @@ def verdict(status: Status) -> str:
 
 def pipeline_verdict(record: PipelineRecord) -> str:
     """Return the state of a pipeline as one sentence: `mnist failed after 12s: step train failed with exit code 10`."""
-    took = f" after {duration(record.ended - record.created)}" if record.ended is not None else ""
+    took = "" if record.ended is None else _after(record.ended - record.created)
     why = f": {clean(record.message)}" if record.message else "."
     return f"{clean(record.pipeline)} {'is running' if record.state is State.RUNNING else record.state}{took}{why}"
 
@@ -201,12 +201,24 @@ def headline(status: Status) -> list[str]:
         "job": f"{status.job} on {status.system}"
         + (f", namespace {status.namespace}" if status.namespace else "")
         + (f", cluster {status.cluster}" if status.cluster else ""),
-        "created": f"{local_time(status.created)} ({duration(time.time() - status.created)} ago)",
+        "created": f"{local_time(status.created)} ({_age(time.time() - status.created)})",
         "code": str(status.code or ""),
         "image": image_line(status.images),
         "launcher": f"pid {status.launcher}" if status.launcher and not status.state.terminal else "",
     }
     return [f"{name:<12} {clean(value)}" for name, value in facts.items() if value]
+
+
+def _after(seconds: float) -> str:
+    took = duration(seconds)
+    return f", its duration is {took}" if took == NOT_KNOWN else f" after {took}"
+
+
+def _age(seconds: float) -> str:
+    age = duration(seconds)
+    return (
+        "in the future: the clock of this machine, or of its launcher, is wrong" if age == NOT_KNOWN else f"{age} ago"
+    )
 
 
 def _used(role: RoleName, summary: UsageSummary) -> str:

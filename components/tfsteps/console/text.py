@@ -8,6 +8,10 @@ from tfsteps.masking import hidden
 from tfsteps.spec import format_duration
 from tfsteps.text.terminal import plain, shown
 
+CLOCK_SECONDS = 60.0
+"""Clocks of two machines may differ by this much."""
+NOT_KNOWN = "not known"
+
 _MAX_LINE = 2000  # characters of a log line that are shown on a terminal
 
 
@@ -30,27 +34,31 @@ def printable(line: bytes) -> bytes:
 
 
 def local_time(seconds: float) -> str:
-    """Return `2026-11-21 07:21:18` in the local zone, for seconds since the epoch."""
-    return _moment(seconds).strftime("%Y-%m-%d %H:%M:%S")
+    """Return `2026-11-21 07:21:18` in the local zone, for seconds since the epoch; `not known` if no calendar has it."""
+    moment = _moment(seconds)
+    return moment.strftime("%Y-%m-%d %H:%M:%S") if moment else NOT_KNOWN
 
 
 def iso(seconds: float | None) -> str | None:
-    """Return ISO 8601 with milliseconds and the local zone's offset; None for None."""
-    return None if seconds is None else _moment(seconds).isoformat(timespec="milliseconds")
+    """Return ISO 8601 with milliseconds and the local zone's offset; None for None, or if no calendar has it."""
+    moment = None if seconds is None else _moment(seconds)
+    return moment.isoformat(timespec="milliseconds") if moment else None
 
 
-def _moment(seconds: float) -> dt.datetime:
-    """Return a time in the local zone; the epoch's beginning for one that no calendar has, from a garbled record."""
+def _moment(seconds: float) -> dt.datetime | None:
+    """Return a time in the local zone; None for one that no calendar has, from a garbled record."""
     try:
         return dt.datetime.fromtimestamp(seconds).astimezone()
     except (ValueError, OverflowError, OSError):
-        return dt.datetime.fromtimestamp(0).astimezone()
+        return None
 
 
 def duration(seconds: float | None) -> str:
-    """Return `1m15s`; `-` for None."""
+    """Return `1m15s`; `-` for None, and `not known` if it ends before it begins, after a clock was changed."""
     if seconds is None:
         return "-"
+    if seconds < -CLOCK_SECONDS:
+        return NOT_KNOWN
     return format_duration(seconds if 0 <= seconds < 10 else round(max(seconds, 0.0)))
 
 

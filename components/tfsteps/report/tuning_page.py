@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from tfsteps.report import sections
 from tfsteps.report.document import document
 from tfsteps.report.html import Html, number, tag
-from tfsteps.tuning.recommendation import Advice, TaskTuning, range_of, rounded_use, written
+from tfsteps.tuning.recommendation import Advice, TaskTuning, good_runs, range_of, rounded_use, written
 
 _COLOUR = "#68737f"
 _WIDTH, _LEFT, _RIGHT, _ROW, _TOP = 720.0, 190.0, 110.0, 20.0, 26.0
@@ -40,7 +40,7 @@ def _task(tuning: TaskTuning) -> Html:
     ]
     return tag(
         "div",
-        tag("p", f"{tuning.good} good runs of {len(tuning.runs)}."),
+        tag("p", f"{good_runs(tuning.good)} of {len(tuning.runs)}."),
         tag("p", f"No recommendation: {tuning.off}.", class_="note") if tuning.off else None,
         tag("div", tag("table", tag("thead", head), tag("tbody", *body)), class_="scroll") if rows else None,
         *[_bars(advice) for advice in tuning.advices if advice.used],

@@ -73,6 +73,8 @@ def _schedule(document: Document) -> Schedule:
     schedule, field_problems = decode(document, Schedule)
     problems = document.problems + field_problems
     known = {problem.path[:1] for problem in problems}
+    if ("interval",) in known:  # it is there, though wrong
+        known.add(("cron",))
     problems += [problem for problem in _rules(schedule) if problem.path not in known]
     if problems:
         placed = [

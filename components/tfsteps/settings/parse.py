@@ -13,6 +13,7 @@ from tfsteps.spec.notation import to_plain
 from tfsteps.spec.problems import problem
 from tfsteps.spec.types import OWN_CLUSTER
 
+_WHOLE = ("settings",)
 _JOB = {"name": "settings", "image": "settings", "roles": {"worker": {}}}
 
 
@@ -31,7 +32,10 @@ def parse(text: str, source: str, options: Options | None = None) -> Settings:
 
     if not text.strip():
         return Settings()
-    document = yaml_text.parse(text, source)
+    try:
+        document = yaml_text.parse(text, source)
+    except SpecError as error:
+        raise SpecError([_of_settings(text_problem) for text_problem in error.problems], source) from error
     settings, field_problems = decode(document, Settings)
     problems = [*document.problems, *field_problems] or list(_problems(settings, options))
     if problems:
@@ -47,7 +51,20 @@ def load(path: str, options: Options | None = None) -> Settings:
             return parse(file.read(), path, options)
     except (OSError, UnicodeDecodeError) as error:
         wrong = f"cannot be read: {error}"
-        raise SpecError([Problem(path=(), wrong=wrong, fix="Give the path of a YAML file")], os.fspath(path)) from error
+        raise SpecError(
+            [Problem(path=_WHOLE, wrong=wrong, fix="Give the path of a YAML file")], os.fspath(path)
+        ) from error
+
+
+def _of_settings(problem: Problem) -> Problem:
+    """Return a problem of a text with the word "settings" in place of "job"."""
+    wrong, fix = (
+        problem.wrong.replace("a job file", "a settings file"),
+        problem.fix.replace("job file", "settings file"),
+    )
+    if "empty" in wrong:
+        fix = "Start with `defaults:`, `required:` or `limits:`"
+    return msgspec.structs.replace(problem, path=_WHOLE, wrong=wrong, fix=fix)
 
 
 def _problems(settings: Settings, options: Options | None) -> Iterator[Problem]:

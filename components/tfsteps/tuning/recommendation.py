@@ -198,11 +198,17 @@ def tune(
         return msgspec.structs.replace(tuning, off=off)
     advices = [_advice(role, resource, job, runs, rule) for role in job.resolved_roles() for resource in _STEPS]
     if tuning.good < rule.runs:
-        off = f"{tuning.good} good runs of the last {DAYS:.0f} days, and {rule.runs} are needed"
+        runs_needed = f"{rule.runs} {'is' if rule.runs == 1 else 'are'} needed"
+        off = f"{good_runs(tuning.good)} of the last {DAYS:.0f} days, and {runs_needed}"
         return msgspec.structs.replace(
             tuning, off=off, advices=[msgspec.structs.replace(advice, new=None) for advice in advices]
         )
     return msgspec.structs.replace(tuning, advices=list(_shared(advices)))
+
+
+def good_runs(count: int) -> str:
+    """Return `1 good run`, `2 good runs`."""
+    return f"{count} good run{'s' * (count != 1)}"
 
 
 def written(resource: Resource, amount: float | None) -> str:

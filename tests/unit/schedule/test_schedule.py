@@ -245,3 +245,9 @@ def test_what_the_workflow_cannot_have_is_refused(plain, wrong):
     with pytest.raises(SpecError) as caught:
         run_spec(schedule.from_plain({"cron": "@daily", **plain}), workflow)
     assert wrong in str(caught.value)
+
+
+def test_an_interval_that_is_wrong_is_not_called_missing():
+    with pytest.raises(SpecError) as refused:
+        schedule.parse("{interval: 0s}")
+    assert [item.path for item in refused.value.problems] == [("interval",)]

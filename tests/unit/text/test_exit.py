@@ -30,3 +30,27 @@ def test_output_and_exit_handlers_come_before_the_exit():
 def test_the_command(args, code):
     ended = run("from tfsteps.cli import main; main()", *args)
     assert ended.returncode == code, ended.stderr
+
+
+INTERRUPTED = """
+import sys
+
+class Interrupt:
+    def find_spec(self, name, *_):
+        if name == MODULE:
+            raise KeyboardInterrupt
+
+from tfsteps.cli import main
+for name in (MODULE, "tfsteps.cli"):
+    sys.modules.pop(name, None)
+sys.meta_path.insert(0, Interrupt())
+from tfsteps.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize("module", ["importlib.util", "tfsteps.text.streams", "typer", "tfsteps.cli.app"])
+def test_ctrl_c_while_a_module_is_imported_is_no_traceback(module):
+    program = f"MODULE = {module!r}\n{INTERRUPTED}"
+    ended = subprocess.run([sys.executable, "-c", program, "runs"], check=False, capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (130, "")

@@ -8,7 +8,7 @@ from tfsteps import spec
 from tfsteps.runs.events import State
 from tfsteps.runs.usage import UsageSummary
 from tfsteps.settings.parse import parse
-from tfsteps.tuning.recommendation import RecordedAttempt, Rule, Standing, range_of, tune
+from tfsteps.tuning.recommendation import RecordedAttempt, Rule, Standing, good_runs, range_of, tune
 
 GIB, MIB = 1 << 30, 1 << 20
 JOB = """
@@ -211,3 +211,7 @@ def test_roles_that_share_the_resources_get_the_largest_of_theirs():
     assert amounts(tuning, "chief") == amounts(tuning, "worker") == ["3", "1536Mi"]
     assert amounts(tuning, "ps") == ["200m", "192Mi"]
     assert tuning.advices[2].reasons[-1] == "of chief, which has the same `resources`"
+
+
+def test_one_run_is_singular():
+    assert [good_runs(count) for count in (0, 1, 2)] == ["0 good runs", "1 good run", "2 good runs"]

@@ -1,5 +1,6 @@
 """`tfsteps report`: the reports of a run as HTML files, written again, and opened in a browser."""
 
+import errno
 import pathlib
 from typing import Annotated
 
@@ -74,4 +75,5 @@ def _write(selection: Selection) -> list[pathlib.Path]:
         path = store.run_report(target.id)
         return [write_run(target.id), *paths] if whole else paths
     except OSError as error:
-        raise CommandError(f"{path} cannot be written: {error}; free some space there") from error
+        do = "free some space there" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "fix the cause and retry"
+        raise CommandError(f"{path} cannot be written: {error}; {do}") from error

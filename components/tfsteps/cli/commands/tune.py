@@ -23,7 +23,7 @@ from tfsteps.cli.place_options import Context, From, ListOn, Namespace
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import warn
 from tfsteps.console.outputs import OutputFormat, print_json, print_table
-from tfsteps.console.text import clean, iso
+from tfsteps.console.text import CLOCK_SECONDS, clean, iso, local_time
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.runs.identity import Identity, label_value
 from tfsteps.runs.location import Location
@@ -44,6 +44,7 @@ from tfsteps.tuning.recommendation import (
     Rule,
     Standing,
     TaskTuning,
+    good_runs,
     range_of,
     rounded_use,
     written,
@@ -174,8 +175,10 @@ def _with_settings(job: TrainingJob | None, layers: Sequence[tuple[str, Layer]])
 
 def _attempts(backend: RunBackend[Any], name: str, task: str | None) -> dict[str, list[RecordedAttempt]]:
     """Return the attempts of the last days at each task of a pipeline, or of a job outside of pipelines, by task."""
-    since = backend.now() - DAYS * _DAY_SECONDS
+    now = backend.now()
+    since = now - DAYS * _DAY_SECONDS
     known: dict[str, None] = {}
+    future: list[Status] = []
     tasks: dict[str, list[RecordedAttempt]] = {}
     for job in backend.jobs():
         status: Status = job.status
@@ -184,8 +187,14 @@ def _attempts(backend: RunBackend[Any], name: str, task: str | None) -> dict[str
         known |= dict.fromkeys(sorted(names - {""}))
         if not names & {name, label_value(name)} or task not in (None, identity.task):
             continue
-        if status.created >= since:
+        if status.created > now + CLOCK_SECONDS:
+            future.append(status)
+        elif status.created >= since:
             tasks.setdefault(identity.task, []).append(RecordedAttempt(_whole(status), _recorded(backend, job)))
+    if future:
+        more = f" and {len(future) - 1} more" if future[1:] else ""
+        why = f"created in the future, {local_time(future[0].created)}: check the clock of the machine that launched it"
+        warn(f"not counted: {clean(future[0].identity.run)}{more}: {why}")
     if not tasks:
         what = f"task {task!r} of {name!r}" if task else repr(name)
         names_there = f"; there are {', '.join([*known][:5])}" if known else ""
@@ -258,7 +267,7 @@ def _write(path: pathlib.Path, text: str) -> None:
 
 def _print(tuning: TaskTuning) -> None:
     title = tuning.pipeline if tuning.task == tuning.pipeline else f"{tuning.pipeline} {tuning.task}"
-    print(f"{clean(title)}: {tuning.good} good runs of {len(tuning.runs)} in the last {DAYS:.0f} days")
+    print(f"{clean(title)}: {good_runs(tuning.good)} of {len(tuning.runs)} in the last {DAYS:.0f} days")
     for line in _not_counted(tuning):
         print(f"  {line}")
     if tuning.off:

@@ -1,8 +1,10 @@
 """Runs that cannot be read, or have no status: the others are shown, and what is not known is said."""
 
+import json
 import os
 import shutil
 import tempfile
+import time
 
 import pytest
 
@@ -129,3 +131,24 @@ def test_a_run_without_a_status_is_said_to_have_none():
 def test_a_run_whose_launcher_has_not_written_a_status_yet_is_not_called_ended():
     with AttemptFolder.of(Identity(run="new", task="mnist", attempt=0)).claim():
         assert "has no status yet: its launcher is running" in tfsteps("show", "new")[2]
+
+
+def test_times_of_a_clock_that_jumped_are_not_known():
+    now = time.time()
+    saved(run="back", state=State.SUCCEEDED, created=now - 10, ended=now - 900)
+    saved(run="ahead", state=State.SUCCEEDED, created=now + 9e6, ended=now + 9e6 + 5)
+    saved(run="never", state=State.SUCCEEDED, created=1e13, ended=1e13 + 5)
+    assert said("show", "back")[-1] == "mnist succeeded, its duration is not known."
+    assert any("in the future: the clock of this machine" in line for line in said("show", "ahead"))
+    assert any(line.startswith("created      not known (in the future") for line in said("show", "never"))
+    listed = {item["run"]: item for item in json.loads("\n".join(said("runs", "--output", "json")))}
+    assert (listed["back"]["duration"], listed["never"]["created"]) == (None, None)
+    assert sum("not known" in line for line in said("runs")) == 2
+
+
+def test_tune_does_not_count_runs_of_the_future():
+    saved(run="ahead", state=State.SUCCEEDED, created=time.time() + 9e6, ended=None)
+    saved(run="now", state=State.SUCCEEDED)
+    _, out, err = tfsteps("tune", "mnist")
+    assert "mnist: 0 good runs of 0" in out, "only counted with the job"
+    assert "not counted: ahead: created in the future, " in err

@@ -54,3 +54,14 @@ def test_run_and_validate_apply_the_file_of_the_variable(monkeypatch):
     assert "claimName: w" in plan
     assert "limits.gpu" in refused("validate", "job.yaml", "--system", "jobs", "--set", "resources.gpu=3")
     assert said("validate", "job.yaml", "--system", "local", "--set", "resources.gpu=3"), "no platform, no settings"
+
+
+@pytest.mark.parametrize(
+    "content", [b"- a\n", b"a: [\n", b"\x00\xff\xfe", b"x" * (1 << 20) + b"x"], ids=lambda c: str(c[:4])
+)
+def test_what_is_no_settings_file_is_called_so(tmp_path, content):
+    file = tmp_path / "s.yaml"
+    file.write_bytes(content)
+    err = refused("platform", "check", file)
+    assert "settings: " in err
+    assert "job" not in err.replace(str(file), "")

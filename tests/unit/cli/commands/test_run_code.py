@@ -99,3 +99,13 @@ def test_what_cannot_be_shipped_is_one_line(folder):
     assert "--code is for a command after `--`; with a job file, write --set code=..." in refused(
         "run", job_file(folder), "--code", "."
     )
+
+
+@pytest.mark.usefixtures("folder")
+def test_records_that_cannot_be_written_are_refused_as_without_code(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("TFSTEPS_HOME", str(tmp_path / "file"))
+    code, _, err = tfsteps("run", "--code", ".", "--", "python", "train.py")
+    assert code == 13
+    assert "error: the run folder cannot be used: " in err
+    assert err.endswith("; set TFSTEPS_HOME\n")
