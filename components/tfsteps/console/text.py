@@ -34,7 +34,7 @@ def printable(line: bytes) -> bytes:
 
 
 def local_time(seconds: float) -> str:
-    """Return `2026-11-21 07:21:18` in the local zone, for seconds since the epoch; `not known` if no calendar has it."""
+    """Return `2026-11-21 07:21:18` in the local zone, for seconds since the epoch; `not known` for impossible ones."""
     moment = _moment(seconds)
     return moment.strftime("%Y-%m-%d %H:%M:%S") if moment else NOT_KNOWN
 
