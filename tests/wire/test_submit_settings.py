@@ -154,3 +154,11 @@ def test_validate_reads_the_settings_of_a_namespace(answer, code, said, tmp_path
         got = tfsteps("validate", tmp_path / "job.yaml", "--on", "kubernetes")
     assert (got[0], said in got[2]) == (code, True), got
     assert [item.method for item in server.asked] == ["GET"] * len(server.asked)
+
+
+@pytest.mark.parametrize("options", [("-n", "ml"), ("--context", "far", "--system", "kubeflow")])
+def test_validate_refuses_a_namespace_that_it_would_not_ask(options, tmp_path):
+    (tmp_path / "job.yaml").write_text(JOB)
+    code, out, err = tfsteps("validate", tmp_path / "job.yaml", *options)
+    assert (code, out) == (2, ""), err
+    assert "add --on kubernetes" in err

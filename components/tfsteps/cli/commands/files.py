@@ -162,16 +162,8 @@ def validate(
     the platform settings, as with `tfsteps run`; with a system on Kubernetes alone, only those of the file that
     TFSTEPS_SETTINGS names.
     """
-    cluster = None
     chosen = None if system is None else find_system(system)
-    if on is CheckedOn.KUBERNETES:
-        from tfsteps.api.plan import choose  # noqa: PLC0415  without a cluster, most of it is not needed
-        from tfsteps.systems.kubernetes.job_cluster import JobCluster  # noqa: PLC0415
-
-        choose(on.value, system, context, namespace)
-        cluster = JobCluster(context, namespace, PATIENCE_SECONDS)
-        if warning := cluster.read_settings(registry.options()).warning:
-            warn(warning)
+    cluster = _cluster(on, system, context, namespace)
     code = int(ExitCode.SUCCEEDED)
     for number, file in enumerate(jobs):
         try:
@@ -192,6 +184,22 @@ def validate(
                 print(f"{file}: {job_input.job.name} is fine")
     if code:
         raise typer.Exit(code)
+
+
+def _cluster(on: CheckedOn, system: str | None, context: str, namespace: str) -> "JobCluster | None":
+    """Return the cluster whose settings count, which were read; None = none is asked. CommandError for its options."""
+    if on is CheckedOn.LOCAL:
+        if context or namespace:
+            raise CommandError("--context and --namespace are about a cluster; add --on kubernetes")
+        return None
+    from tfsteps.api.plan import choose  # noqa: PLC0415  without a cluster, most of it is not needed
+    from tfsteps.systems.kubernetes.job_cluster import JobCluster  # noqa: PLC0415
+
+    choose(on.value, system, context, namespace)
+    cluster = JobCluster(context, namespace, PATIENCE_SECONDS)
+    if warning := cluster.read_settings(registry.options()).warning:
+        warn(warning)
+    return cluster
 
 
 def _with_settings(job_input: JobInput, system: System | None, cluster: "JobCluster | None") -> JobInput:
