@@ -13,6 +13,7 @@ from benchmarks.measure import Row
 
 COMMAND = str(pathlib.Path(sys.executable).with_name("tfsteps"))
 PARSER = [sys.executable, "-c", "import typer, rich"]
+PARSER_SECONDS = 0.08  # CPU of PARSER where the goals were set; on a machine where it takes longer, they are more
 TIMES = {True: 3, False: 15}
 JOB = "name: mnist\nimage: registry.example/train:1\ncommand: [python, train.py]\nroles: {worker: {replicas: 2}}\n"
 COMPLETION = {"_TFSTEPS_COMPLETE": "complete_bash", "COMP_WORDS": "tfsteps r", "COMP_CWORD": "1"}
@@ -36,8 +37,8 @@ def rows(*, quick: bool = False) -> Iterator[Row]:
             ][1:]
             ours, bare = (statistics.median(values) for values in zip(*pairs, strict=True))
             what = f"CPU of `tfsteps {' '.join(words[:1])}`" if words else "CPU of a completion of a command's name"
-            what += "; baseline: Python that imports typer and rich"
-            yield Row(f"cli_{name}_cpu_s", what, ours, "s", goal, len(pairs), bare, ours / bare)
+            what += f"; baseline: Python that imports typer and rich; goal: {goal / PARSER_SECONDS:g} of it"
+            yield Row(f"cli_{name}_cpu_s", what, ours, "s", goal / PARSER_SECONDS * bare, len(pairs), bare, ours / bare)
 
 
 def _cpu(command: Sequence[str], environment: dict[str, str]) -> float:

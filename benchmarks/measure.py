@@ -37,7 +37,7 @@ class Row:
             "what": self.what,
             "value": round(self.value, 4),
             "unit": self.unit,
-            "goal": self.goal,
+            "goal": None if self.goal is None else round(self.goal, 4),
             "baseline": None if self.baseline is None else round(self.baseline, 4),
             "ratio": None if self.ratio is None else round(self.ratio, 3),
             "runs": self.runs,

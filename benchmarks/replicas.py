@@ -172,8 +172,8 @@ class _Server:
     async def _log(self, query: dict[str, str], send) -> None:
         second = dt.datetime.fromisoformat("2026-11-21T08:00:01+00:00")
         lines = [b"%b.5Z step %d\n" % ((second + dt.timedelta(seconds=i)).isoformat()[:19].encode(), i) for i in (0, 1)]
-        if query.get("tailLines"):
-            send(lines[1])
+        if tail := query.get("tailLines"):
+            send(b"".join(lines[-int(tail) :]))
         elif query["follow"] == "true":
             send(lines[0])
             self._following += 1
