@@ -286,7 +286,19 @@ def test_a_job_file_is_one_already():
 
 
 def test_a_key_that_the_operator_does_not_read():
-    assert "write `replicaSpecs`" in refusal(V1ALPHA1.replace("replicaSpecs", "replica_specs"))
+    text = V1ALPHA1.replace("replicaSpecs", "replica_specs")
+    job = imported(text)
+    assert job.job == imported(V1ALPHA1).job
+    assert any(note.startswith("spec.replica_specs: the operator reads only replicaSpecs") for note in job.notes)
+    assert "remove the second" in refusal(f"{text}  replicaSpecs: [{{tfReplicaType: PS}}]\n")
+
+
+def test_a_board_with_volumes_of_its_own():
+    volumes = "volumes: [{name: d, hostPath: {path: /d}}], volumeMounts: [{name: d, mountPath: /d}]"
+    notes = imported(V1ALPHA1.replace("serviceType: LoadBalancer", volumes)).notes
+    assert [note for note in notes if "tensorboard" in note] == [
+        "spec.tensorboard.volumes: the TensorBoard mounts what the replica that decides mounts"
+    ]
 
 
 JOBSET = """

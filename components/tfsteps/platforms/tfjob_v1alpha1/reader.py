@@ -16,12 +16,15 @@ def read_tfjob_v1alpha1(manifest: Fields, source: str, name: str, api: str) -> I
     draft = Draft()
     read_metadata(draft, manifest, name)
     draft.option(SYSTEM, "api", "kubeflow.org" if api.startswith("kubeflow.org/") else None)
-    if manifest.take(object, "spec", "replica_specs"):
-        raise NotUnderstoodError("spec.replica_specs is not read by the operator: write `replicaSpecs`")
+    specs, misspelled = manifest.each("spec", "replicaSpecs"), manifest.each("spec", "replica_specs")
+    if specs and misspelled:
+        raise NotUnderstoodError("spec has replicaSpecs and replica_specs; remove the second, which no operator reads")
+    if misspelled:  # as in samples of the operator's README
+        draft.note("spec.replica_specs: the operator reads only replicaSpecs, and ran no replica; here they are roles")
     decisive = _decisive(manifest)
     bare: set[RoleName] = set()
     ports = set()
-    for spec in manifest.each("spec", "replicaSpecs"):
+    for spec in specs or misspelled:
         kind = spec.take(str, "tfReplicaType") or "MASTER"
         if kind not in _ROLES:
             raise NotUnderstoodError(f"{spec.where('tfReplicaType')} = {kind!r}: expected MASTER, WORKER or PS")
@@ -79,5 +82,6 @@ def _read_tensorboard(draft: Draft, board: Fields) -> None:
     draft.decide(("outputs", "logs"), ".")
     service = board.take(str, "serviceType")
     draft.option(SYSTEM, "tensorboard_service", service if service != "ClusterIP" else None)
-    if board.take(list, "volumes") or board.take(list, "volumeMounts"):
+    volumes, mounts = board.take(list, "volumes"), board.take(list, "volumeMounts")
+    if volumes or mounts:
         draft.note("spec.tensorboard.volumes: the TensorBoard mounts what the replica that decides mounts")
