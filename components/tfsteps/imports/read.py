@@ -43,13 +43,15 @@ def _readers() -> Mapping[tuple[str, str], str]:
 
 def _reader(document: Mapping[str, Any]) -> str:
     """Return the name of the reader of a document; empty = its kind cannot be imported. Kinds may have any case."""
-    api, kind = document.get("apiVersion"), str(document.get("kind")).lower()
+    api, kind = document.get("apiVersion"), str(document.get("kind", "")).lower()
+    if not kind and isinstance(document.get("version"), int):
+        api = f"version {document['version']}"
     return next((name for key, name in _readers().items() if (key[0], key[1].lower()) == (api, kind)), "")
 
 
 def _kinds() -> str:
     """Return the kinds that can be imported, for messages."""
-    *kinds, last = dict.fromkeys(kind for _, kind in _readers())
+    *kinds, last = dict.fromkeys(kind for _, kind in _readers() if kind)
     return f"{', '.join(kinds)} or {last}, or an Argo Workflow that creates one"
 
 
@@ -133,8 +135,9 @@ def read_manifest(
     fields = Fields(manifest)
     module, _, function = _reader(manifest).partition(":")
     reader: Reader = getattr(importlib.import_module(module), function)
-    api, kind = str(fields.take(str, "apiVersion")), fields.take(str, "kind")
-    source = f"{kind} {_name(manifest) or None} ({api})"
+    api, kind = fields.take(str, "apiVersion") or "", fields.take(str, "kind") or "task"
+    version = fields.take(int, "version") if not api else None
+    source = f"{kind} {_name(manifest) or None} ({api or f'version {version}'})"
     if job := fields.take(str, "metadata", "annotations", JOB):
         return _own(job, source, name)
     try:
@@ -179,5 +182,5 @@ def _what(document: Any) -> str:
 
 def _name(document: Mapping[str, Any]) -> Any:
     """Return the name of an object, for messages; empty = it has none."""
-    metadata = document.get("metadata")
+    metadata = document.get("metadata", document)
     return (metadata.get("name") or metadata.get("generateName") or "") if isinstance(metadata, dict) else ""

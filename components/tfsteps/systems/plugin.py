@@ -53,7 +53,8 @@ class SystemPlugin(msgspec.Struct, frozen=True, kw_only=True):
         platform: Where its jobs live if commands find them neither on this machine nor on a cluster; the `location` of
             the system is its name then. None = there, or nowhere.
         readers: The functions that read a manifest for `tfsteps import`, as `module:function`, by apiVersion and kind;
-            each is a `tfsteps.imports.read.Reader`.
+            each is a `tfsteps.imports.read.Reader`. A document of kind "" has neither, but a number `version`:
+            its apiVersion is "version 2".
         command_lines: The functions that read a command line of another launcher for `tfsteps import --command`, as
             `module:function`, by the line's first word; each is a `tfsteps.imports.read.LineReader`.
         discovery_rank: If no job system is named, the lowest rank is chosen whose first kind the cluster serves and

@@ -46,6 +46,7 @@ PLUGIN = SystemPlugin(
     capabilities=CAPABILITIES,
     system=system,
     missing_access=missing_access,
+    readers={("version 2", ""): "tfsteps.platforms.hai.reader:read_task"},
     command_lines=dict.fromkeys(("hai-cli", "hfai"), "tfsteps.platforms.hai.reader:read_hai_cli"),
     platform=Platform(title="HAI", backend=backend, enforces_total=True, sweep=sweep, kind="HAITask"),
 )
