@@ -49,6 +49,7 @@ def test_the_defaults_of_hai_cli():
         ("hai-cli python train.py ++ -ss 100", "only with `-- -n NODES`"),
         ("hai-cli run task.yml -n 3", "run takes a file: import it, `tfsteps import task.yml`"),
         ("hai-cli python a.py -- -n 1 --options x", "--options x: expected NAME=VALUE"),
+        ("hai-cli python a.py -- -n 1 --options a=1 --options a.b=2", "--options a.b=2: expected NAME=VALUE"),
         ("hai-cli python train.py -- -p 30", "required: -n"),
         ("hai-cli python train.py -- -n two", "invalid int value"),
         ("hai-cli list -- -n 1", "expected `hai-cli python FILE`"),

@@ -205,14 +205,7 @@ def _task(
     if shell.get(_VENV) and not options.no_inherit:
         extra["py_venv"] = shell[_VENV] + (f"[{shell[_VENV_OWNER]}]" if shell.get(_VENV_OWNER) else "")
     for option in options.options:
-        key, equals, value = option.partition("=")
-        if not equals:
-            raise NotUnderstoodError(f"--options {option}: expected NAME=VALUE")
-        *parents, last = key.strip().split(".")
-        inside = extra
-        for parent in parents:
-            inside = inside.setdefault(parent, {})
-        inside[last] = _value(value)
+        _set(extra, option)
     return {
         "name": options.name or path.name,
         "priority": _PRIORITY if options.priority is None else options.priority,
@@ -234,9 +227,13 @@ def _task(
     }
 
 
-def _value(text: str) -> Any:
-    """Return a value of `--options`, which is YAML."""
+def _set(options: dict[str, Any], text: str) -> None:
+    """Set one of a task's options by a value of `--options`: `NAME=VALUE`, the name with dots, the value YAML."""
+    name, _, value = text.partition("=")
+    *parents, last = name.strip().split(".")
     try:
-        return next(iter(yaml_reader.documents(text)), None)
-    except yaml_reader.YamlError as error:
-        raise NotUnderstoodError(f"--options: {text!r} is not YAML: {error.wrong}") from error
+        for parent in parents:
+            options = options.setdefault(parent, {})
+        [options[last]] = yaml_reader.documents(value)
+    except (yaml_reader.YamlError, AttributeError, TypeError, ValueError) as error:
+        raise NotUnderstoodError(f"--options {text}: expected NAME=VALUE, the value as YAML") from error
