@@ -34,14 +34,27 @@ def pod_groups(documents: Iterable[Any]) -> dict[str, Fields]:
     return found
 
 
+def group_names(manifest: Any) -> list[str]:
+    """Return the groups of scheduler-plugins that labels anywhere in a manifest name, such as those of its pods."""
+    if isinstance(manifest, list):
+        return [name for item in manifest for name in group_names(item)]
+    if not isinstance(manifest, Mapping):
+        return []
+    labels = manifest.get("labels")
+    name = labels.get(POD_GROUP_LABEL) if isinstance(labels, Mapping) else None
+    found = [name] if isinstance(name, str) else []
+    return list(dict.fromkeys([*found, *(group for item in manifest.values() for group in group_names(item))]))
+
+
 def left_over(name: str, group: Fields) -> Iterator[str]:
     """Yield what a PodGroup has that no job has taken: all of it, or fields of its own."""
-    left = {path: value for path, value in group.left() if path[0] == "spec"}
-    if ("spec", "minMember") in left or not left:
+    left = dict(group.left())
+    if ("kind",) in left:
         yield f"PodGroup {name} ({POD_GROUPS.api}) is no job, and is left as it is"
         return
     for path, value in left.items():
-        yield f"PodGroup {name}: {dotted(path)} = {shown(value)}: the group of a job has no field for it"
+        if path[0] == "spec":
+            yield f"PodGroup {name}: {dotted(path)} = {shown(value)}: the group of a job has no field for it"
 
 
 def with_gang(job: Imported, groups: Mapping[str, Fields]) -> Imported:
@@ -65,6 +78,7 @@ def with_gang(job: Imported, groups: Mapping[str, Fields]) -> Imported:
         if not reason:
             seconds = groups[group].take(int, "spec", "scheduleTimeoutSeconds")
             least = groups[group].take(int, "spec", "minMember")
+            groups[group].take(str, "kind")  # so that it is not reported as left
             policy = {name: options.pop(name) for name in _NUMBERS if name in options}
             notes += [
                 f"schedulingPolicy: {name} = {value}: the PodGroup has the numbers" for name, value in policy.items()

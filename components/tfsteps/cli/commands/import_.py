@@ -15,6 +15,7 @@ from tfsteps.console.errors import CommandError
 from tfsteps.engines.argo import lint
 from tfsteps.imports.draft import Imported
 from tfsteps.imports.fields import NotUnderstoodError
+from tfsteps.imports.gang import group_names
 from tfsteps.imports.metadata import job_name
 from tfsteps.imports.pipelines import ImportedPipeline, read_pipelines
 from tfsteps.imports.read import read_line, read_text, readable
@@ -24,6 +25,7 @@ from tfsteps.kube.errors import ApiError
 from tfsteps.kube.resource import Resource
 from tfsteps.runs.location import Location
 from tfsteps.systems import registry
+from tfsteps.systems.kubernetes.render.gang import POD_GROUPS
 from tfsteps.text.streams import read_input
 
 
@@ -35,6 +37,7 @@ class Target(enum.StrEnum):
     ARGO = "argo"
 
 
+_FORBIDDEN = 403
 _NOT_FOUND = 404  # also of a kind that the cluster does not serve
 _LONGEST = 4 << 20  # bytes of a file: more is no manifest
 
@@ -173,17 +176,27 @@ def _kinds(word: str) -> list[Resource]:
 
 
 def _from_cluster(text: str, context: str, namespace: str) -> str:
-    """Return the manifest of KIND/NAME as JSON: of the first of the kinds of this name that has such an object."""
+    """Return KIND/NAME and its PodGroups as JSON: of the first of the kinds of this name that has such an object."""
     from tfsteps.backends.kubernetes.backend import cluster  # noqa: PLC0415  files need no HTTP
 
     word, _, name = text.partition("/")
     with cluster(Place(Location.KUBERNETES, context, namespace)) as runs:
         for resource in _kinds(word):
             try:
-                return msgspec.json.encode(runs.api.get(resource, runs.namespace, name)).decode()
+                item = runs.api.get(resource, runs.namespace, name)
             except ApiError as error:
                 if error.status != _NOT_FOUND:  # what may be there is not known to be missing
                     raise
+                continue
+            items = [item]
+            for group in group_names(item):
+                try:
+                    items.append(runs.api.get(POD_GROUPS, runs.namespace, group))
+                except ApiError as error:
+                    if error.status not in (_NOT_FOUND, _FORBIDDEN):
+                        raise
+                    typer.echo(f"{text}: PodGroup {group} of its pods: {error}", err=True)
+            return msgspec.json.encode({"kind": "List", "items": items}).decode()
         raise CommandError(f"there is no {word} {name} {runs.where}; `kubectl get {word}` lists them")
 
 

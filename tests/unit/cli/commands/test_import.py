@@ -101,6 +101,40 @@ def test_what_is_not_known_to_be_missing_is_no_miss(monkeypatch, tmp_path):
         assert "no rights" in refused("import", "tfjob/flat")
 
 
+GROUPED = yaml.safe_load(TFJOB)
+[_worker] = GROUPED["spec"]["tfReplicaSpecs"].values()
+_worker["template"]["metadata"] = {"labels": {"scheduling.x-k8s.io/pod-group": "both"}}
+_worker["template"]["spec"]["schedulerName"] = "gangs"
+GROUP = {"metadata": {"name": "both", "namespace": "team"}, "spec": {"minMember": 1}}
+JOB_PATH, GROUP_PATH = "kubeflow.org/v1/namespaces/team/tfjobs/flat", "v1alpha1/namespaces/team/podgroups/both"
+
+
+def test_the_pod_group_of_a_job_of_the_cluster(monkeypatch, tmp_path):
+    answers = {JOB_PATH: Answer(body=GROUPED), GROUP_PATH: Answer(body=GROUP)}
+    with cluster(monkeypatch, tmp_path, answers) as server:
+        code, out, err = tfsteps("import", "tfjob/flat", "-n", "team")
+    assert code == 0
+    assert yaml.safe_load(out)["gang"] == {"scheduler": "gangs", "min_available": 1}
+    assert "PodGroup" not in err, err
+    assert [asked.path.rpartition("/")[2] for asked in server.asked] == ["flat", "both"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (refusal(403, "Forbidden", "no rights"), "no rights"),
+        (refusal(404, "NotFound", about="both"), "tfjob/flat: PodGroup both of its pods: "),
+        (Answer(404, b"404 page not found"), "tfjob/flat: PodGroup both of its pods: "),
+    ],
+)
+def test_a_pod_group_that_cannot_be_read_is_said(monkeypatch, tmp_path, answer, words):
+    with cluster(monkeypatch, tmp_path, {JOB_PATH: Answer(body=GROUPED), GROUP_PATH: answer}):
+        code, out, err = tfsteps("import", "tfjob/flat", "-n", "team")
+    assert (code, "gang" in yaml.safe_load(out)) == (0, False)
+    assert words in err
+    assert "= both of the pods stays" in err
+
+
 @pytest.mark.parametrize("command", [("run", "--dry-run"), ("validate",)])
 @pytest.mark.parametrize("text", [TFJOB, f"apiVersion: v1\nkind: Service\n---\n{TFJOB}", JOBSET])
 def test_a_manifest_in_place_of_a_job_file(manifest, command, text):
