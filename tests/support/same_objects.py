@@ -202,6 +202,9 @@ def _tfjob(manifest):
         replica.setdefault("replicas", 1)
         replica.setdefault("restartPolicy", "Never")
         replica["template"]["spec"].pop("restartPolicy", None)
+    if policy.get("schedulingPolicy"):  # the operator's default
+        total = sum(replica["replicas"] for replica in body["tfReplicaSpecs"].values())
+        policy["schedulingPolicy"].setdefault("minAvailable", total)
     if all(replica["restartPolicy"] == "Never" for replica in body["tfReplicaSpecs"].values()):
         policy.pop("backoffLimit", None)
     else:
