@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 _STARTER = pathlib.Path(__file__).parents[1] / "starter"
 _STARTER_FILES = ("job.yaml", "train.py")
-_BASE, _CMD = "tensorflow/tensorflow:2.18.0", 'CMD ["python", "train.py"]'  # of the Dockerfile
+_BASE, _PROGRAM = "tensorflow/tensorflow:2.18.0", ("python", "train.py")  # of the Dockerfile
+_CMD = f"CMD {json.dumps(_PROGRAM)}"
 
 
 class Template(enum.StrEnum):
@@ -105,18 +106,32 @@ def _starter(template: Template, name: str, job: str) -> bytes:
 
 
 def _docker_command(job: TrainingJob) -> str:
-    """Return the CMD of the image of a job, with a comment that names the role unless all have the job's command."""
-    roles = {name: role.command for name, role in job.resolved_roles().items()}
-    name = next((name for name in (job.decisive_replica[0], *roles) if roles.get(name)), None)
-    if name is None:
-        return f"# job.yaml has no command, so that the replicas run this one: correct it.\n{_CMD}"
-    others = ", ".join(other for other, command in roles.items() if command != roles[name])
-    comment = f"# Of the role {name}" + (f"; {others} in job.yaml: another command, or none" if others else "") + ".\n"
-    return f"{comment if others or not job.command else ''}CMD {json.dumps([*roles[name]])}"
+    """Return the CMD of the image of a job, with a comment that names the role unless it is that of all.
+
+    If a role has `args` and no command, there is an ENTRYPOINT, too: Kubernetes passes the args to that.
+    """
+    roles = job.resolved_roles()
+    name = next((name for name in (job.decisive_replica[0], *roles) if roles[name].command), job.decisive_replica[0])
+    role = roles[name]
+    comments = []
+    if not role.command:
+        comments.append("job.yaml has no command, so that the replicas run this one: correct it.")
+    others = ", ".join(other for other, its in roles.items() if its.program != role.program)
+    if others:
+        comments.append(f"Of the role {name}; {others} in job.yaml: another command, other arguments, or none.")
+    elif role.command and not job.command:
+        comments.append(f"Of the role {name}.")
+    if any("$(" in word for word in role.program):
+        comments.append("Kubernetes replaces $(NAME) by the variable; `docker run` does not.")
+    command, args = role.command or _PROGRAM, role.args
+    instructions = [f"CMD {json.dumps([*command, *args])}"]
+    if any(its.args and not its.command for its in roles.values()):
+        instructions = [f"ENTRYPOINT {json.dumps(command)}", f"CMD {json.dumps(args)}"]
+    return "\n".join([*(f"# {comment}" for comment in comments), *instructions])
 
 
 def _docker_files(base: str | None, command: str) -> dict[str, bytes]:
-    """Return Dockerfile, .dockerignore and requirements.txt; `command` is the instruction CMD."""
+    """Return Dockerfile, .dockerignore and requirements.txt; `command` takes the place of the instruction CMD."""
     dockerfile = (_STARTER / "docker" / "Dockerfile").read_text(encoding="utf-8")
     if base is not None:
         try:

@@ -90,16 +90,55 @@ def test_init_adds_a_dockerfile_to_a_folder_with_a_job(tmp_path):
         ("roles: {worker: {command: [python, w.py]}}", ["# Of the role worker.", 'CMD ["python", "w.py"]']),
         ("command: [python, all.py]\nroles: {chief: {}, worker: {}}", ['CMD ["python", "all.py"]']),
         (
+            "command: [python, all.py]\nargs: [--dir=$(DIR), 'a b']\nenv: {DIR: /d}\nroles: {chief: {}, worker: {}}",
+            [
+                "# Kubernetes replaces $(NAME) by the variable; `docker run` does not.",
+                'CMD ["python", "all.py", "--dir=$(DIR)", "a b"]',
+            ],
+        ),
+        (
+            "command: [python, all.py]\nroles: {chief: {args: [a]}, worker: {args: [b]}}",
+            [
+                "# Of the role chief; worker in job.yaml: another command, other arguments, or none.",
+                'CMD ["python", "all.py", "a"]',
+            ],
+        ),
+        (
+            "args: [--steps, '10']\nroles: {worker: {}}",
+            [
+                "# job.yaml has no command, so that the replicas run this one: correct it.",
+                'ENTRYPOINT ["python", "train.py"]',
+                'CMD ["--steps", "10"]',
+            ],
+        ),
+        (
+            "roles: {chief: {command: [python, c.py], args: [x]}, worker: {args: [y]}}",
+            [
+                "# Of the role chief; worker in job.yaml: another command, other arguments, or none.",
+                'ENTRYPOINT ["python", "c.py"]',
+                'CMD ["x"]',
+            ],
+        ),
+        (
             "roles: {worker: {command: [python, w.py]}, chief: {command: [python, c.py]}, ps: {command: [sh, s]}}",
-            ["# Of the role chief; worker, ps in job.yaml: another command, or none.", 'CMD ["python", "c.py"]'],
+            [
+                "# Of the role chief; worker, ps in job.yaml: another command, other arguments, or none.",
+                'CMD ["python", "c.py"]',
+            ],
         ),
         (
             "command: [python, all.py]\nroles: {worker: {}, evaluator: {command: [python, e.py]}}",
-            ["# Of the role worker; evaluator in job.yaml: another command, or none.", 'CMD ["python", "all.py"]'],
+            [
+                "# Of the role worker; evaluator in job.yaml: another command, other arguments, or none.",
+                'CMD ["python", "all.py"]',
+            ],
         ),
         (
             "roles: {chief: {}, worker: {command: [python, w.py]}}",
-            ["# Of the role worker; chief in job.yaml: another command, or none.", 'CMD ["python", "w.py"]'],
+            [
+                "# Of the role worker; chief in job.yaml: another command, other arguments, or none.",
+                'CMD ["python", "w.py"]',
+            ],
         ),
         (
             "roles: {worker: {}}",
