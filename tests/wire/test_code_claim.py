@@ -219,6 +219,23 @@ def test_a_stop_while_it_is_stored_leaves_nothing(start):
     assert ("create tfjobs" in cluster.log, cluster.left) == (False, [])
 
 
+def test_how_often_the_cluster_is_asked(start, monkeypatch):
+    monkeypatch.setattr(code_claim, "_POLL_SECONDS", 0.25)
+    cluster, requests = Cluster({}), []
+
+    def counted(asked):
+        requests.append((asked.method, asked.path.partition("/ns/")[2].partition("/")[0], asked.at))
+        begun = next((at for method, kind, at in requests if (method, kind) == ("GET", "pods")), asked.at)
+        cluster.pod = {"phase": "Succeeded" if asked.at > begun + 3 else "Running"}
+        return cluster(asked)
+
+    assert start(counted).is_new
+    asked = [(method, kind) for method, kind, _ in requests]
+    assert asked.count(("POST", "configmaps")) == 2
+    assert ("GET", "jobs") not in asked, "the pod tells enough"
+    assert asked.count(("GET", "pods")) <= 8, "of a pod that runs for three seconds"
+
+
 def test_what_is_on_the_claim_is_used_by_a_machine_that_has_not_packed_it(start, job):
     cluster = Cluster()
     elsewhere = msgspec.structs.replace(job.code, digest="0" * 64)

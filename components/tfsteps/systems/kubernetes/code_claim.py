@@ -37,7 +37,8 @@ _WRITABLE = {"ReadWriteOnce", "ReadWriteMany", "ReadWriteOncePod"}
 _FIX = "free or enlarge the claim, let the user of the replicas write to it, or use a bucket"
 _CONTAINER, _MOUNT, _PARTS = "store", "/tfsteps-claim", "/tfsteps-parts"
 _WAIT_SECONDS = 600.0  # until it is stored; pulling the image takes most of it
-_POLL_SECONDS = 0.5
+_POLL_SECONDS, _LONGEST_POLL_SECONDS = 0.25, 2.0
+_JOB_SECONDS = 15.0  # between two reads of the Job while its pod runs
 _SILENT_SECONDS = 5.0  # after which what it waits for is printed
 _DELETE_SECONDS = 3.0  # for an answer: this launcher may be stopping
 _HOPELESS = {"ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "CreateContainerConfigError"}
@@ -202,19 +203,29 @@ def _check_claim(api: "Api", namespace: str, claim: str, job: TrainingJob) -> No
 
 
 def _await_end(api: "Api", namespace: str, name: str, claim: str) -> None:
-    """Wait until the Job has succeeded. LaunchError if it fails, cannot start, or takes too long."""
-    begun, shown = time.monotonic(), ""
+    """Wait until a pod of the Job has succeeded. LaunchError if the Job fails, cannot start, or takes too long.
+
+    Its pods are listed at growing intervals. The Job itself is read when no pod runs or waits, and now and then: it may
+    be deleted, or end without a pod.
+    """
+    begun, shown, pause, read_at = time.monotonic(), "", _POLL_SECONDS, 0.0
     while True:
-        status = api.get(JOBS, namespace, name).get("status") or {}
-        ended = {item["type"] for item in status.get("conditions") or [] if item["status"] == "True"}
-        if "Complete" in ended:
-            return
         pods = api.list(PODS, namespace, labelSelector=f"job-name={name}")["items"] or []
         statuses = [item.get("status") or {} for item in pods]
+        if any(status.get("phase") == "Succeeded" for status in statuses):
+            return
+        waited = time.monotonic() - begun
+        going = any(status.get("phase") in ("Pending", "Running") for status in statuses)
+        ended: set[str] = set()
+        if not going or waited > read_at + _JOB_SECONDS:
+            read_at = waited
+            status = api.get(JOBS, namespace, name).get("status") or {}
+            ended = {item["type"] for item in status.get("conditions") or [] if item["status"] == "True"}
+        if "Complete" in ended:
+            return
         states = [entry["state"] for status in statuses for entry in status.get("containerStatuses") or []]
         message = next((state["terminated"].get("message", "") for state in states if "terminated" in state), "")
         waiting = _waiting(statuses, states)
-        waited = time.monotonic() - begun
         what = f"the code was not stored on claim {namespace}/{claim}"
         if "Failed" in ended:
             raise LaunchError(f"{what}: {message.strip() or waiting}; {_FIX}", retryable=not message)
@@ -226,8 +237,9 @@ def _await_end(api: "Api", namespace: str, name: str, claim: str) -> None:
             shown = waiting
             with contextlib.suppress(OSError):
                 sys.stderr.write(f"code: a pod of Job {namespace}/{name} stores it on claim {claim}: {waiting}\n")
-        if api.stopping.wait(_POLL_SECONDS):
+        if api.stopping.wait(pause):
             raise Stopped
+        pause = min(pause * 1.25, _LONGEST_POLL_SECONDS)
 
 
 def _waiting(statuses: Sequence[Mapping[str, Any]], states: Sequence[Mapping[str, Any]]) -> str:
