@@ -78,6 +78,12 @@ class Draft:
         if value not in (None, False, "", [], {}):
             self.decide(("systems", system, name), value)
 
+    def suspend(self, system: str, suspended: bool | None) -> None:
+        """Create the job suspended if the object was; such as Kueue leaves one that it has not admitted."""
+        if suspended:
+            reason = "a run waits until `tfsteps resume`, or Kueue, starts it; remove this to start at once"
+            self.decide(("systems", system, "suspend"), value=True, reason=reason)
+
     def note(self, sentence: str) -> None:
         """Add a sentence about what the job file does not have."""
         if sentence not in self.notes:

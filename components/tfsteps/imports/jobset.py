@@ -52,7 +52,7 @@ def read_jobset(manifest: Fields, source: str, name: str, _api: str) -> Imported
         draft.note("activeDeadlineSeconds differs between the Jobs: the shortest is the job's")
     draft.deadline(min(deadlines, default=None))
     draft.time_to_live(manifest.take(int, "spec", "ttlSecondsAfterFinished"))
-    draft.option(SYSTEM, "suspend", manifest.take(bool, "spec", "suspend"))
+    draft.suspend(SYSTEM, manifest.take(bool, "spec", "suspend"))
     network = manifest.inside("spec", "network")
     if network.take(bool, "enableDNSHostnames") is False:
         draft.note("spec.network.enableDNSHostnames = false: TF_CONFIG is made of host names, so they are on")
@@ -186,6 +186,6 @@ def read_trainjob(manifest: Fields, source: str, name: str, _api: str) -> Import
     draft.roles["worker"] |= {"restart": "never", **read_pod(draft, "worker", pod, container="")}
     if "image" not in draft.roles["worker"] or "command" not in draft.roles["worker"]:
         draft.note("image and command: a job file needs them where the runtime has set them")
-    draft.option("trainjob", "suspend", manifest.take(bool, "spec", "suspend"))
+    draft.suspend("trainjob", manifest.take(bool, "spec", "suspend"))
     draft.deadline(manifest.take(int, "spec", "activeDeadlineSeconds"))
     return imported(draft, manifest, source, "trainjob")

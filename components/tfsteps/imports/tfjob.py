@@ -84,7 +84,7 @@ def _read_policy(draft: Draft, policy: Fields) -> None:
             raise NotUnderstoodError(f"cleanPodPolicy = {clean!r}: expected {', '.join(_CLEAN_UP)}")
         draft.fields["on_end"] = _CLEAN_UP[clean]
     draft.time_to_live(policy.take(int, "ttlSecondsAfterFinished"))
-    draft.option(SYSTEM, "suspend", policy.take(bool, "suspend"))
+    draft.suspend(SYSTEM, policy.take(bool, "suspend"))
     scheduling = policy.inside("schedulingPolicy")
     draft.option(SYSTEM, "min_available", scheduling.take(int, "minAvailable"))
     draft.option(SYSTEM, "priority_class", scheduling.take(str, "priorityClass"))

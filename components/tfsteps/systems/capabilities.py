@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from tfsteps.spec import Problem, TrainingJob, dotted
+from tfsteps.spec.units import write_duration
 from tfsteps.systems.features import FEATURES, Use, Uses
 
 
@@ -74,6 +75,17 @@ def warnings(job: TrainingJob, capabilities: Mapping[str, Capability]) -> list[s
         if (capability := capabilities[name]).level is Level.UNUSED:
             ignored.setdefault((capability.note, capability.fix), []).extend((capability.uses or feature.uses)(job))
     return [sentence for (reason, fix), uses in ignored.items() for sentence in no_effect(uses, reason, fix)]
+
+
+def held_at_start(job: TrainingJob, system: str) -> list[str]:
+    """Return the warning that a job of a system is created suspended, so that it does not start; empty if it is not."""
+    if not job.systems.get(system, {}).get("suspend"):
+        return []
+    who = f"its queue, {job.queue}, another program or" if job.queue else "another program or"
+    waits = f"the job does not start until {who} `tfsteps resume RUN` resumes it"
+    return [
+        f"`suspend` of {system}: {waits}; `deadlines.total`, {write_duration(job.deadlines.total)}, counts meanwhile."
+    ]
 
 
 def no_effect(uses: Iterable[Use], reason: str, fix: str = "") -> list[str]:

@@ -520,3 +520,22 @@ def test_a_job_has_one_queue():
     assert any(
         note.startswith("spec.runPolicy.schedulingPolicy.queue = q: the job has a queue of Kueue") for note in job.notes
     )
+
+
+SUSPENDED = {
+    "kubeflow": TFJOB.replace("runPolicy: {", "runPolicy: {suspend: true, "),
+    "jobset": JOBSET.replace("spec:\n  failure", "spec:\n  suspend: true\n  failure"),
+    "t9k": T9K[: T9K.index("    debug:")] + "    pause: {enabled: true}\n",
+}
+
+
+@pytest.mark.parametrize("system", SUSPENDED)
+def test_a_suspended_job_says_who_starts_it(system):
+    job = imported(SUSPENDED[system])
+    assert job.job["systems"][system]["suspend"]
+    assert "# a run waits until `tfsteps resume`, or Kueue, starts it; remove this to start at once" in job_file(job)
+    parsed = spec.parse(job_file(job), "job", registry.options())
+    [warning] = [line for line in registry.get(system).warnings(parsed) if line.startswith(f"`suspend` of {system}: ")]
+    assert "the job does not start until" in warning
+    assert ("its queue" in warning) is ("queue" in job.job)
+    assert "`deadlines.total`, 7d, counts" in warning

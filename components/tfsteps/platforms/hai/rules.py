@@ -45,6 +45,7 @@ def warnings(job: TrainingJob) -> list[str]:
     shared = job.output_dir or schema.workspace(job, schema.options_for(job))
     return [
         *capabilities.warnings(job, CAPABILITIES),
+        *capabilities.held_at_start(job, schema.NAME),
         *_without_effect(job),
         *([] if shared else [f"No folder is shared, for {lost}."]),
         *_relative(job),

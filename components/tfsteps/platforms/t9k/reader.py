@@ -97,7 +97,7 @@ def _read_debug(draft: Draft, debug: Fields) -> None:
 
 
 def _read_pause(draft: Draft, pause: Fields) -> None:
-    draft.option(SYSTEM, "suspend", pause.take(bool, "enabled"))
+    draft.suspend(SYSTEM, pause.take(bool, "enabled"))
     programs: dict[str, dict[str, Any]] = {"command": {}, "args": {}}
     skips = {}
     for spec in pause.each("resumeSpecs"):

@@ -21,7 +21,7 @@ from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import Options, Problem, TrainingJob, is_uri
 from tfsteps.spec.step_variables import without_step_variables
 from tfsteps.systems.base import REPORT_SECONDS, JobNote, LaunchError, OnEnd, Scope, StoppedError
-from tfsteps.systems.capabilities import Level
+from tfsteps.systems.capabilities import Level, held_at_start
 from tfsteps.systems.kubernetes import code, code_claim
 from tfsteps.systems.kubernetes.cleanup.retention import (
     DETACHED,
@@ -138,13 +138,14 @@ class KubernetesSystem:
         return self.cluster.with_settings(job, options)
 
     def warnings(self, job: TrainingJob) -> list[str]:
-        """Return which fields the kind does not use, and a warning if the results would be lost with the pods."""
+        """Return which fields the kind does not use, and whether the job would not start, or its results be lost."""
         lost = (
             "`output_dir` is not set, and no claim is mounted: what the replicas write is lost with their pods, and "
             "the outputs `model` and `logs` stay empty."
         )
         return [
             *self._kind.warnings(job),
+            *held_at_start(job, self.name),
             *([self.cluster.warning] if self.cluster.warning else []),
             *([] if job.output_dir or lasting_folder(job) else [lost]),
         ]
