@@ -11,7 +11,7 @@ from tfsteps import spec, yaml_reader
 from tfsteps.imports.draft import Imported
 from tfsteps.imports.fields import Fields, NotUnderstoodError
 from tfsteps.imports.gang import left_over, pod_groups, with_gang
-from tfsteps.imports.workflow import is_workflow, resource_steps, with_conditions
+from tfsteps.imports.workflow import ResourceStep, is_workflow, other_templates, resource_steps, with_conditions
 from tfsteps.spec.notation import to_plain
 from tfsteps.spec.problems import shown
 from tfsteps.systems import registry
@@ -101,7 +101,10 @@ def _read_documents(documents: list[Any], name: str) -> tuple[list[Imported], li
         if readable(document):
             jobs.append(read_manifest(document, name, groups))
         elif is_workflow(document) and (created := list(_created(document, name))):
-            jobs += created
+            jobs += [job for job, _ in created]
+            if others := other_templates(document, [step for _, step in created]):
+                rest = f"{', '.join(others)}, and the order, conditions and loops of the steps"
+                notes.append(f"{_what(document)}: only its jobs become job files. Left out: {rest}")
         elif not pod_groups([document]):
             notes.append(f"{_what(document)} is no job, and is left as it is")
     for group_name, group in groups.items():
@@ -146,8 +149,8 @@ def read_manifest(
         raise NotUnderstoodError(f"{source}: {error}") from error
 
 
-def _created(workflow: Mapping[str, Any], name: str) -> Iterator[Imported]:
-    """Yield the jobs that a Workflow's resource templates create."""
+def _created(workflow: Mapping[str, Any], name: str) -> Iterator[tuple[Imported, ResourceStep]]:
+    """Yield the jobs that a Workflow's resource templates create, each with its template."""
     for step in resource_steps(workflow):
         try:
             documents = yaml_reader.documents(step.manifest)
@@ -155,7 +158,7 @@ def _created(workflow: Mapping[str, Any], name: str) -> Iterator[Imported]:
             raise NotUnderstoodError(f"manifest of template {step.name}: {error}. {error.fix}") from error
         for document in documents:
             if readable(document):
-                yield with_conditions(read_manifest(document, name), step)
+                yield with_conditions(read_manifest(document, name), step), step
 
 
 def _own(text: str, source: str, name: str) -> Imported:

@@ -3,7 +3,7 @@
 import itertools
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -12,6 +12,7 @@ from tfsteps import yaml_reader
 from tfsteps.imports.draft import Imported
 from tfsteps.imports.fields import Fields, NotUnderstoodError
 from tfsteps.spec import dotted
+from tfsteps.spec.problems import shown
 
 _KINDS = ("Workflow", "WorkflowTemplate", "ClusterWorkflowTemplate", "CronWorkflow")
 _PLACEHOLDER = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
@@ -56,28 +57,83 @@ def resource_steps(document: Mapping[str, Any]) -> Iterator[ResourceStep]:
     workflow = Fields(document)
     path = ("spec", "workflowSpec") if document["kind"] == "CronWorkflow" else ("spec",)
     shared = _values("workflow.parameters", workflow.each(*path, "arguments", "parameters"))
-    for template in workflow.each(*path, "templates"):
-        if launcher := _launcher_arguments(template):
-            name = template.take(str, "name") or ""
-            of_pipeline = {key.replace("workflow.", "inputs.", 1): value for key, value in shared.items()}
-            values = {**_BUILT_IN, **of_pipeline, **shared}
-            yield _launched(name, {key: _filled(value, name, values) for key, value in launcher.items()})
+    of_entrypoint = {key.replace("workflow.", "inputs.", 1): value for key, value in shared.items()}
+    entrypoint = workflow.take(str, *path, "entrypoint")
+    templates = workflow.each(*path, "templates")
+    calls: dict[str, list[dict[str, str]]] = {}
+    for template in _body(document).get("templates") or []:
+        known = {**shared, **(of_entrypoint if template.get("name") == entrypoint else {})}
+        for called, parameters in _calls(template):
+            calls.setdefault(called, []).append({key: _known(value, known) for key, value in parameters.items()})
+    for template in templates:
+        launcher, resource = _launcher_arguments(template), template.inside("resource")
+        if not launcher and resource.take(str, "action") not in ("create", "apply"):
             continue
-        resource = template.inside("resource")
-        if resource.take(str, "action") not in ("create", "apply"):
-            continue
-        name, text = template.take(str, "name") or "", resource.take(str, "manifest") or ""
+        name = template.take(str, "name") or ""
         inputs = _values("inputs.parameters", template.each("inputs", "parameters"))
+        inputs, notes = _called(inputs, calls.get(name, []))
+        if launcher:
+            values = {**_BUILT_IN, **of_entrypoint, **shared, **inputs}
+            yield _launched(name, {key: _filled(value, name, values) for key, value in launcher.items()}, notes)
+            continue
+        text = resource.take(str, "manifest") or ""
         values = {**_BUILT_IN, **shared, **inputs}
         texts = (text, *(resource.take(str, f"{end}Condition") or "" for end in ("success", "failure")))
         resource.take(bool, "setOwnerReference")  # a launcher does so
         template.take(list, "outputs", "parameters")
-        notes = [
+        notes += [
             f"{dotted(field)} of the template is not part of a job: write it on the step"
             for field, _ in template.left()
         ]
         manifest, success, failure = (_filled(part, name, values) for part in texts)
         yield ResourceStep(name, manifest, success, failure, notes)
+
+
+def other_templates(document: Mapping[str, Any], steps: Iterable[ResourceStep]) -> list[str]:
+    """Return the names of the templates of a Workflow that create no job."""
+    names = [str(template.get("name")) for template in _body(document).get("templates") or []]
+    return [name for name in names if name not in {step.name for step in steps}]
+
+
+def _body(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the Workflow's spec, whose templates `Fields` has found to be mappings."""
+    spec: Mapping[str, Any] = document.get("spec") or {}
+    return spec.get("workflowSpec") or {} if document["kind"] == "CronWorkflow" else spec
+
+
+def _calls(value: Any) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the template and the parameters of each step or task below a value."""
+    if isinstance(value, list):
+        for item in value:
+            yield from _calls(item)
+    elif isinstance(value, Mapping):
+        if isinstance(called := value.get("template"), str):
+            arguments = value.get("arguments")
+            parameters = arguments.get("parameters") if isinstance(arguments, Mapping) else None
+            pairs = [item for item in parameters or [] if isinstance(item, Mapping) and "value" in item]
+            yield called, {str(item.get("name")): str(item["value"]) for item in pairs}
+        for item in value.values():
+            yield from _calls(item)
+
+
+def _known(text: str, values: Mapping[str, str]) -> str:
+    """Return a text with the parameters of a step's own template, as far as they have a value."""
+    return _PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), text)
+
+
+def _called(defaults: Mapping[str, str], calls: Sequence[Mapping[str, str]]) -> tuple[dict[str, str], list[str]]:
+    """Return the values of a template's parameters, and a note for each that differs between the steps that call it."""
+    values, notes = dict(defaults), []
+    for parameter in dict.fromkeys(key for call in calls for key in call):
+        key = f"inputs.parameters.{parameter}"
+        passed = list(dict.fromkeys(call.get(parameter, defaults.get(key, "")) for call in calls))
+        known = [value for value in passed if not _PLACEHOLDER.search(value)]
+        if known and (len(passed) == 1 or key not in values):
+            values[key] = known[0]
+        if key in values and passed != [values[key]]:
+            texts = ", ".join(shown(value) for value in passed)
+            notes.append(f"the steps set parameter {parameter} to {texts}: here it is {shown(values[key])}")
+    return values, notes
 
 
 def with_conditions(job: Imported, step: ResourceStep) -> Imported:
@@ -119,7 +175,7 @@ def _launcher_arguments(template: Fields) -> dict[str, str]:
     return {name.removeprefix("--"): value for name, value in itertools.pairwise(words) if name.startswith("--")}
 
 
-def _launched(name: str, arguments: Mapping[str, str]) -> ResourceStep:
+def _launched(name: str, arguments: Mapping[str, str], notes: Sequence[str]) -> ResourceStep:
     """Return the step of a launcher: the TFJob that its arguments describe."""
     roles = {"PS": "psSpec", "Chief": "chiefSpec", "Worker": "workerSpec", "Evaluator": "evaluatorSpec"}
     specs = {role: _plain(arguments.get(field, "")) for role, field in roles.items()}
@@ -138,10 +194,17 @@ def _launched(name: str, arguments: Mapping[str, str]) -> ResourceStep:
     manifest = {
         "apiVersion": f"kubeflow.org/{arguments.get('version', 'v1')}",
         "kind": "TFJob",
-        "metadata": {"name": arguments.get("name", name)},
+        "metadata": {"name": arguments.get("name", name), "namespace": arguments.get("namespace")},
         "spec": {"runPolicy": policy, "tfReplicaSpecs": {role: spec for role, spec in specs.items() if spec}},
     }
+    known = {*roles.values(), *policy, "name", "namespace", "version", "tfjobTimeoutMinutes", "deleteAfterDone"}
     notes = [
+        *notes,
+        *(
+            f"--{key} {value} of the launcher: a job file has no field for it"
+            for key, value in arguments.items()
+            if key not in known
+        ),
         "the launcher succeeded also if the TFJob failed; `train` fails then",
         "the launcher wrote cleanPodPolicy, backoffLimit and the deadline where no operator reads them: now they count",
     ]

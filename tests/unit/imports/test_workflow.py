@@ -99,7 +99,11 @@ def launcher(**arguments):
         "inputs": {"parameters": [{"name": "name"}]},
         "container": {"image": "launcher:1", "command": ["python", "/ml/launch_tfjob.py"], "args": args},
     }
-    call = {"name": "l", "template": "launch", "arguments": {"parameters": [{"name": "name", "value": "x"}]}}
+    call = {
+        "name": "l",
+        "template": "launch",
+        "arguments": {"parameters": [{"name": "name", "value": "{{inputs.parameters.name}}"}]},
+    }
     main = {"name": "main", "dag": {"tasks": [call]}}
     parameters = {"parameters": [{"name": "name", "value": "digits"}]}
     body = {"entrypoint": "main", "arguments": parameters, "templates": [main, template]}
@@ -114,6 +118,9 @@ def test_the_tfjob_launcher_of_pipelines_1():
     assert (job.job["deadlines"], job.job["on_end"]) == ({"total": "1h"}, "delete")
     assert any("the launcher succeeded also if the TFJob failed" in note for note in job.notes)
     spec.parse(job_file(job), "job", registry.options())
+    [job], _ = read_text(launcher(namespace="team", jobLabel="mine"))
+    assert "--jobLabel mine of the launcher: a job file has no field for it" in job.notes
+    assert any(note.startswith("metadata.namespace = 'team'") for note in job.notes)
     [job], _ = read_text(launcher(deleteAfterDone="False", cleanPodPolicy="None"))
     assert job.job["on_end"] == "keep"
 
@@ -143,3 +150,60 @@ def test_a_condition_that_is_not_the_end_of_the_job_is_a_comment(condition):
 def test_a_condition_about_failures_beside_the_success_changes_nothing():
     job = imported("status.replicaStatuses.Worker.succeeded == 2, status.replicaStatuses.PS.failed == 0")
     assert job.job["success"] == "all_workers"
+
+
+STEPS = """
+apiVersion: argoproj.io/v1alpha1
+kind: Workflow
+metadata: {name: two}
+spec:
+  entrypoint: main
+  arguments: {parameters: [{name: rate, value: "0.1"}]}
+  templates:
+  - name: main
+    inputs: {parameters: [{name: rate}]}
+    dag: {tasks: [CALLS]}
+  - name: train
+    inputs: {parameters: [{name: steps, default: "10"}, {name: rate}]}
+    resource:
+      action: create
+      manifest: |
+        apiVersion: kubeflow.org/v1
+        kind: TFJob
+        metadata: {name: train}
+        spec: {tfReplicaSpecs: {Worker: {template: {spec: {containers: [
+          {name: tensorflow, image: a, command: ["{{inputs.parameters.steps}}", "{{inputs.parameters.rate}}"]}]}}}}}
+  - {name: other, container: {image: a}}
+"""
+
+
+def call(rate="{{inputs.parameters.rate}}", steps=None):
+    values = [("rate", rate), *([("steps", steps)] if steps else [])]
+    parameters = ", ".join(f"{{name: {name}, value: '{value}'}}" for name, value in values)
+    return f"{{name: a, template: train, arguments: {{parameters: [{parameters}]}}}}"
+
+
+@pytest.mark.parametrize(
+    ("calls", "command", "note"),
+    [
+        ([call()], ["10", "0.1"], None),
+        ([call(steps="100")], ["100", "0.1"], None),
+        ([call(steps="100"), call(steps="200")], ["10", "0.1"], "steps to '100', '200': here it is '10'"),
+        ([call(steps="100"), call()], ["10", "0.1"], "steps to '100', '10': here it is '10'"),
+        ([call(steps="{{item}}")], ["10", "0.1"], "steps to '{{item}}': here it is '10'"),
+        ([call(rate="1"), call(rate="2")], ["10", "1"], "rate to '1', '2': here it is '1'"),
+    ],
+)
+def test_what_the_steps_pass_to_a_template(calls, command, note):
+    [job], [left] = read_text(STEPS.replace("CALLS", ", ".join(calls)))
+    assert job.job["command"] == command
+    notes = [line.removeprefix("the steps set parameter ") for line in job.notes if line.startswith("the steps set")]
+    assert notes == ([note] if note else [])
+    assert left.startswith(
+        "Workflow two (argoproj.io/v1alpha1): only its jobs become job files. Left out: main, other,"
+    )
+
+
+def test_a_parameter_that_no_step_knows_before():
+    wrong = refusal(STEPS.replace("CALLS", call(rate="{{item}}")))
+    assert "{{inputs.parameters.rate}} has no value in this file" in wrong

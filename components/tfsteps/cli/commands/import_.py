@@ -119,6 +119,11 @@ def _of_files(
                 continue
             found, notes = read_text(text, name)
         except NotUnderstoodError as error:
+            if file.endswith(".py"):
+                raise CommandError(
+                    f"{file} is a Python program: compile its pipeline, for Kubeflow Pipelines 1 with "
+                    f"`dsl-compile --py {file} --output pipeline.yaml`, and import what that writes"
+                ) from error
             raise CommandError(f"{file}: {error}") from error
         jobs += found
         for note in notes:

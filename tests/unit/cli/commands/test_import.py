@@ -77,6 +77,12 @@ def cluster(monkeypatch, folder, answers):
         yield server
 
 
+def test_a_program_of_a_pipeline_is_to_be_compiled(tmp_path):
+    program = tmp_path / "pipeline.py"
+    program.write_text("@dsl.pipeline(name='p')\ndef p(n: str): train(n)\n")
+    assert "pipeline.py is a Python program: compile its pipeline" in refused("import", program)
+
+
 def test_a_job_of_the_cluster(monkeypatch, tmp_path):
     item = yaml.safe_load(TFJOB)
     item["status"] = {"conditions": []}
