@@ -394,6 +394,17 @@ def test_programs_after_a_pause():
     assert options["resume_skip_init_containers"]
 
 
+def test_fields_of_t9k_without_effect_are_said():
+    text = T9K.replace("enabled: true", "enabled: false")
+    start, end = text.index("  tensorboardSpec:"), text.index("  runMode:")
+    text = f"{text[:start]}  tensorboardSpec: {{resources: {{limits: {{cpu: 1}}}}}}\n{text[end:]}"
+    notes = [note for note in imported(text).notes if "deadline" not in note]
+    assert notes == [
+        "spec.tensorboardSpec names no logs and no image: the job has no TensorBoard",
+        "spec.runMode.debug.replicaSpecs: had no effect; debug mode is not enabled",
+    ]
+
+
 ODD_OTHERS = ["metadata: foo", "metadata: [1]", "metadata: 3", "metadata: {name: [a]}", "x: 1"]
 
 

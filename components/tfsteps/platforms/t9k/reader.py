@@ -80,11 +80,15 @@ def _read_tensorboard(draft: Draft, board: Fields) -> None:
         draft.option(SYSTEM, "tensorboard_urls", urls)
         draft.option(SYSTEM, "tensorboard_queue", queue)
         draft.option(SYSTEM, "tensorboard_resources", resources)
+    elif queue or resources or s3["secret"]:
+        draft.note(f"{board.where()} names no logs and no image: the job has no TensorBoard")
 
 
 def _read_debug(draft: Draft, debug: Fields) -> None:
     if not debug.take(bool, "enabled"):
-        return  # what the mode would do is noted as left
+        if debug.take(list, "replicaSpecs"):
+            draft.note(f"{debug.where('replicaSpecs')}: had no effect; debug mode is not enabled")
+        return
     draft.option(SYSTEM, "debug", value=True)
     commands: dict[str, Any] = {}
     skips = {}
