@@ -219,6 +219,39 @@ def test_a_stop_while_it_is_stored_leaves_nothing(start):
     assert ("create tfjobs" in cluster.log, cluster.left) == (False, [])
 
 
+@pytest.mark.parametrize(
+    ("bucket", "requests"),
+    [
+        (None, ["GET tfjobs", "POST tfjobs", "POST configmaps", "PATCH tfjobs"]),
+        (
+            "pvc://code/team",
+            [
+                "GET tfjobs",
+                "GET persistentvolumeclaims",
+                "POST jobs",
+                "POST configmaps",
+                "GET pods",
+                "DELETE jobs",
+                "POST tfjobs",
+            ],
+        ),
+    ],
+)
+def test_which_requests_start_a_job_with_code(start, job, tmp_path, bucket, requests):
+    small = tmp_path / "small"
+    small.mkdir()
+    (small / "train.py").write_text("print(1)")
+    source = spec.CodeSource(digest=code_archive.pack(small).digest, bucket=bucket)
+    cluster, asked = Cluster({}, {"phase": "Succeeded"}), []
+
+    def noted(request):
+        asked.append(f"{request.method} {request.path.partition('/ns/')[2].partition('/')[0]}")
+        return cluster(request)
+
+    assert start(noted, msgspec.structs.replace(job, code=source)).is_new
+    assert asked == requests
+
+
 def test_how_often_the_cluster_is_asked(start, monkeypatch):
     monkeypatch.setattr(code_claim, "_POLL_SECONDS", 0.25)
     cluster, requests = Cluster({}), []
