@@ -54,8 +54,8 @@ def read_pod(draft: Draft, name: RoleName, template: Fields, *, container: str =
     trains = trains or containers[0]
     role: dict[str, Any] = {}
     for field, key in (("image", "image"), ("command", "command"), ("args", "args"), ("working_dir", "workingDir")):
-        if trains.get(key):
-            role[field] = trains.pop(key)
+        if value := trains.pop(key, None):
+            role[field] = value
     if trains.get("ports") == _PORT:
         del trains["ports"]  # the operator's default
     role["env"] = _env(draft, name, trains)

@@ -82,7 +82,7 @@ def read_line(line: str, name: str = "") -> Imported:
         NotUnderstoodError: It is no such command line, or one that is not understood.
     """
     try:
-        words = shlex.split(line)
+        words = shlex.split(line.replace("\\\n", " "))  # a shell continues such a line
     except ValueError as error:
         raise NotUnderstoodError(f"the command line is not closed: {error}") from error
     readers = {word: reader for plugin in registry.plugins().values() for word, reader in plugin.command_lines.items()}

@@ -33,6 +33,10 @@ def test_a_task():
     assert registry.get("hai").spec_problems(parsed) == []
 
 
+def test_a_line_that_is_continued():
+    assert read_line("hai-cli python train.py --lr 1 \\\n  -- -n 2").job["args"] == ["--lr", "1"]
+
+
 def test_the_defaults_of_hai_cli():
     job = read_line("hai-cli bash run.sh -- -n 1", "mine")
     assert (job.job["name"], job.job["command"]) == ("mine", ["bash", "run.sh"])

@@ -99,6 +99,11 @@ def test_what_the_server_writes_is_no_news():
     assert job_file(imported(yaml.safe_dump(item))) == JOB_FILE
 
 
+def test_an_empty_command_is_none():
+    job = imported(tfjob({"Worker": {"template": container(command=[], args=[], workingDir="")}})).job
+    assert not {"command", "args", "working_dir", "pod"} & job.keys()
+
+
 def test_a_request_without_a_limit_stays_without_one():
     job = imported(tfjob({"Worker": {"template": container(resources={"requests": {"memory": "1Gi"}})}})).job
     assert "resources" not in job
