@@ -88,8 +88,11 @@ def options_of(job: TrainingJob, system: str, into: type[T]) -> T:
 
 
 def _job(document: Document, options: Options | None) -> TrainingJob:
-    if isinstance(document.value, dict) and {"apiVersion", "kind"} <= document.value.keys():
+    fields = document.value.keys() if isinstance(document.value, dict) else set()
+    if {"apiVersion", "kind"} <= fields:
         raise SpecError([manifest_problem(document.source)], document.source)
+    if {"version", "spec"} <= fields and "roles" not in fields:
+        raise SpecError([manifest_problem(document.source, "the task of another launcher")], document.source)
     job, field_problems = decode(document, TrainingJob)
     problems = document.problems + field_problems
     unread = [*(problem.path for problem in problems), *(problem.meant for problem in problems if problem.meant)]

@@ -47,11 +47,11 @@ def problem(path: Path, wrong: str, fix: str, value: object = "", allowed: str =
     return Problem(path=path, wrong=wrong, fix=fix, value=str(value), allowed=allowed)
 
 
-def manifest_problem(source: str) -> Problem:
-    """Return the problem of a Kubernetes object in place of a job; `source` is the name of the file."""
+def manifest_problem(source: str, what: str = "a Kubernetes object") -> Problem:
+    """Return the problem of something that can be imported in place of a job; `source` is the name of the file."""
     file = {"stdin": "-", "job": "FILE"}.get(source, source)
     fix = f"Convert it: `tfsteps import {shlex.quote(file)} -o job.yaml`"
-    return Problem(path=(), wrong="is a Kubernetes object, not a job file", fix=fix)
+    return Problem(path=(), wrong=f"is {what}, not a job file", fix=fix)
 
 
 class SpecError(Exception):

@@ -141,6 +141,14 @@ def test_a_pod_group_that_cannot_be_read_is_said(monkeypatch, tmp_path, answer, 
     assert "= both of the pods stays" in err
 
 
+def test_a_task_of_hai_in_place_of_a_job_file(manifest):
+    manifest.write_text("{version: 2, name: a, spec: {entrypoint: a.py}, resource: {node_count: 2}}")
+    [line] = refused("validate", manifest).splitlines()
+    assert "is the task of another launcher, not a job file" in line
+    assert f"`tfsteps import {manifest} -o job.yaml`" in line
+    assert tfsteps("import", manifest)[0] == 0
+
+
 @pytest.mark.parametrize("command", [("run", "--dry-run"), ("validate",)])
 @pytest.mark.parametrize("text", [TFJOB, f"apiVersion: v1\nkind: Service\n---\n{TFJOB}", JOBSET])
 def test_a_manifest_in_place_of_a_job_file(manifest, command, text):
