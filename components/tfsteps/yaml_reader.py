@@ -216,7 +216,7 @@ def explained(error: Exception, text: str) -> YamlError:
     at, column = places[0] if places else (len(lines) - 1, len(lines[-1]))
     reason = str(getattr(error, "problem", None) or error)
     if reason == "but found another document":
-        fix = "Keep one job per file: remove `---` and what follows it"
+        fix = "Keep one document: remove `---` and what follows it"
         return YamlError(SEVERAL, fix, at + 1)
     if lines[at][column:].startswith("\t"):
         return YamlError("is not YAML: it is indented with a tab", "Indent with spaces", at + 1)

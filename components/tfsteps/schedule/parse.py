@@ -14,11 +14,16 @@ from tfsteps.schedule.cron import Cron
 from tfsteps.schedule.types import Schedule, seconds
 from tfsteps.spec.decode import decode
 from tfsteps.spec.document import Document
-from tfsteps.spec.problems import Path, Problem, SpecError, problem, shown
+from tfsteps.spec.problems import FileKind, Path, Problem, SpecError, problem, shown
 from tfsteps.spec.scalars import RefusedError
 from tfsteps.text import timezones
 
-_WHOLE: Path = ("schedule",)
+_SCHEDULE_FILE = FileKind(
+    name="schedule",
+    path=("schedule",),
+    start="Start with `cron:` or `interval:`",
+    manifest="Write the fields of a schedule, such as `cron: 0 9 * * 1-5`",
+)
 _YEAR_9900 = 250_246_627_200  # in seconds since the epoch; the search for a fire looks at some years after `start`
 
 
@@ -34,7 +39,9 @@ def load(path: str | os.PathLike[str]) -> Schedule:
         return parse(pathlib.Path(path).read_text("utf-8-sig"), source)
     except UnicodeDecodeError as error:
         wrong = f"is not UTF-8 (byte {error.start})"
-        raise SpecError([Problem(path=_WHOLE, wrong=wrong, fix="Save the file as UTF-8")], source) from error
+        raise SpecError(
+            [Problem(path=_SCHEDULE_FILE.path, wrong=wrong, fix="Save the file as UTF-8")], source
+        ) from error
 
 
 def parse(text: str, source: str = "schedule") -> Schedule:
@@ -45,19 +52,7 @@ def parse(text: str, source: str = "schedule") -> Schedule:
     """
     from tfsteps.spec import yaml_text  # noqa: PLC0415  plain data needs no yaml
 
-    try:
-        document = yaml_text.parse(text, source)
-    except SpecError as error:
-        raise SpecError([_of_schedule(text_problem) for text_problem in error.problems], source) from error
-    return _schedule(document)
-
-
-def _of_schedule(problem: Problem) -> Problem:
-    """Return a problem of a text with the word "schedule" in place of "job"."""
-    wrong, fix = (text.replace("job", "schedule") for text in (problem.wrong, problem.fix))
-    if "empty" in wrong:
-        fix = "Start with `cron:` or `interval:`"
-    return msgspec.structs.replace(problem, path=_WHOLE, wrong=wrong, fix=fix)
+    return _schedule(yaml_text.parse(text, source, _SCHEDULE_FILE))
 
 
 def from_plain(value: Any, source: str = "schedule") -> Schedule:

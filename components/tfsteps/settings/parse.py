@@ -1,19 +1,23 @@
 """Reads platform settings, or all of their problems, from a text."""
 
-import os
 from collections.abc import Collection, Iterator
 from typing import Any
 
 import msgspec
 
 from tfsteps.settings.types import Layer, Settings
-from tfsteps.spec import Options, Problem, SpecError, from_plain
+from tfsteps.spec import Options, SpecError, from_plain
 from tfsteps.spec.decode import decode
 from tfsteps.spec.notation import to_plain
-from tfsteps.spec.problems import problem
+from tfsteps.spec.problems import FileKind, Problem, problem
 from tfsteps.spec.types import OWN_CLUSTER
 
-_WHOLE = ("settings",)
+_SETTINGS_FILE = FileKind(
+    name="settings",
+    path=("settings",),
+    start="Start with `defaults:`, `required:` or `limits:`",
+    manifest="Give the text that the ConfigMap has below `settings.yaml`",
+)
 _JOB = {"name": "settings", "image": "settings", "roles": {"worker": {}}}
 
 
@@ -32,10 +36,7 @@ def parse(text: str, source: str, options: Options | None = None) -> Settings:
 
     if not text.strip():
         return Settings()
-    try:
-        document = yaml_text.parse(text, source)
-    except SpecError as error:
-        raise SpecError([_of_settings(text_problem) for text_problem in error.problems], source) from error
+    document = yaml_text.parse(text, source, _SETTINGS_FILE)
     settings, field_problems = decode(document, Settings)
     problems = [*document.problems, *field_problems] or list(_problems(settings, options))
     if problems:
@@ -49,22 +50,11 @@ def load(path: str, options: Options | None = None) -> Settings:
     try:
         with open(path, encoding="utf-8-sig") as file:  # noqa: PTH123  as in `spec.load`
             return parse(file.read(), path, options)
-    except (OSError, UnicodeDecodeError) as error:
-        wrong = f"cannot be read: {error}"
-        raise SpecError(
-            [Problem(path=_WHOLE, wrong=wrong, fix="Give the path of a YAML file")], os.fspath(path)
-        ) from error
-
-
-def _of_settings(problem: Problem) -> Problem:
-    """Return a problem of a text with the word "settings" in place of "job"."""
-    wrong, fix = (
-        problem.wrong.replace("a job file", "a settings file"),
-        problem.fix.replace("job file", "settings file"),
-    )
-    if "empty" in wrong:
-        fix = "Start with `defaults:`, `required:` or `limits:`"
-    return msgspec.structs.replace(problem, path=_WHOLE, wrong=wrong, fix=fix)
+    except OSError as error:
+        wrong, fix = f"cannot be read: {error.strerror or error}", "Give the path of a YAML file that can be read"
+    except UnicodeDecodeError as error:
+        wrong, fix = f"is not UTF-8 (byte {error.start})", "Save the file as UTF-8"
+    raise SpecError([Problem(path=_SETTINGS_FILE.path, wrong=wrong, fix=fix)], path)
 
 
 def _problems(settings: Settings, options: Options | None) -> Iterator[Problem]:

@@ -10,7 +10,7 @@ from tfsteps.spec import rules
 from tfsteps.spec.decode import decode
 from tfsteps.spec.document import Document
 from tfsteps.spec.overrides import override
-from tfsteps.spec.problems import Path, Problem, SpecError, manifest_problem
+from tfsteps.spec.problems import JOB_FILE, Path, Problem, SpecError
 from tfsteps.spec.spelling import nearest
 from tfsteps.spec.types import TrainingJob
 
@@ -90,9 +90,10 @@ def options_of(job: TrainingJob, system: str, into: type[T]) -> T:
 def _job(document: Document, options: Options | None) -> TrainingJob:
     fields = document.value.keys() if isinstance(document.value, dict) else set()
     if {"apiVersion", "kind"} <= fields:
-        raise SpecError([manifest_problem(document.source)], document.source)
+        raise SpecError([JOB_FILE.manifest_problem(document.source)], document.source)
     if {"version", "spec"} <= fields and "roles" not in fields:
-        raise SpecError([manifest_problem(document.source, "the task of another launcher")], document.source)
+        problem = JOB_FILE.manifest_problem(document.source, "the task of another launcher")
+        raise SpecError([problem], document.source)
     job, field_problems = decode(document, TrainingJob)
     problems = document.problems + field_problems
     unread = [*(problem.path for problem in problems), *(problem.meant for problem in problems if problem.meant)]

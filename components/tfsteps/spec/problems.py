@@ -47,11 +47,34 @@ def problem(path: Path, wrong: str, fix: str, value: object = "", allowed: str =
     return Problem(path=path, wrong=wrong, fix=fix, value=str(value), allowed=allowed)
 
 
-def manifest_problem(source: str, what: str = "a Kubernetes object") -> Problem:
-    """Return the problem of something that can be imported in place of a job; `source` is the name of the file."""
-    file = {"stdin": "-", "job": "FILE"}.get(source, source)
-    fix = f"Convert it: `tfsteps import {shlex.quote(file)} -o job.yaml`"
-    return Problem(path=(), wrong=f"is {what}, not a job file", fix=fix)
+class FileKind(msgspec.Struct, frozen=True):
+    """What a text should be: the words of the messages that refuse it as a whole.
+
+    Attributes:
+        name: What it describes: `job`, in "is not a job file".
+        path: Path of the whole text in messages.
+        start: What to do about an empty text.
+        manifest: What to do about a manifest in its place. It may contain `{file}`, the name of the file.
+    """
+
+    name: str
+    path: Path
+    start: str
+    manifest: str
+
+    def manifest_problem(self, source: str, what: str = "a Kubernetes object") -> Problem:
+        """Return the problem of something else in place of this; `source` is the name of the file."""
+        file = {"stdin": "-", "job": "FILE"}.get(source, source)
+        wrong = f"is {what}, not a {self.name} file"
+        return Problem(path=self.path, wrong=wrong, fix=self.manifest.format(file=shlex.quote(file)))
+
+
+JOB_FILE = FileKind(
+    name="job",
+    path=(),
+    start="Start with `name:` and `roles:`; `tfsteps init` writes a file",
+    manifest="Convert it: `tfsteps import {file} -o job.yaml`",
+)
 
 
 class SpecError(Exception):

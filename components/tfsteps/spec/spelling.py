@@ -74,9 +74,10 @@ _ELSEWHERE = {  # spelled without case and separators: names used by Kubernetes,
     "none": "keep",
 }
 
+_MANIFEST = "Remove it: this file is not a Kubernetes object"
 _ADVICE = {
     "envfrom": "Write each variable below `env:`, as `NAME: {secret: <name>, key: <key>}`",
-    "apiversion": "Remove it: this is a job file, not a Kubernetes object; `name` and `roles` are top-level fields",
+    "apiversion": _MANIFEST,
     "requests": "Write cpu and memory one level up: they are the requests",
     "valuefrom": "Write {secret: <name>, key: <key>}, or {field: <path>}",
     "activedeadlineseconds": "Write `deadlines: {running: …}`",
@@ -97,7 +98,7 @@ _ADVICE = {
     ),
     "Write it below `pod: {spec: …}`",
 )
-_ADVICE |= dict.fromkeys(("kind", "metadata", "spec"), _ADVICE["apiversion"])
+_ADVICE |= dict.fromkeys(("kind", "metadata", "spec"), _MANIFEST)
 _MISPLACED = {  # advice for names that are fields elsewhere
     "value": "Write the value itself in its place",
 } | dict.fromkeys(
@@ -154,9 +155,12 @@ def _digits(word: str) -> str:
 
 def advice(word: str, allowed: Iterable[str]) -> tuple[str, str | None]:
     """Return what to do about an unknown field `word`, and the one of `allowed` that was probably intended, if any."""
+    names = set(allowed)
     if fix := _ADVICE.get(_bare(word)):
-        return fix, None
-    if "roles" in (names := set(allowed)) and (role := _role(word)) and role not in names:
+        return fix + (
+            "; `name` and `roles` are top-level fields" if fix == _MANIFEST and "roles" in names else ""
+        ), None
+    if "roles" in names and (role := _role(word)) and role not in names:
         return f"Put it below `roles`: `roles: {{{role}: {{}}}}`", "roles"
     guess = nearest(word, allowed)
     misplaced = {} if {"cpu", "limits"} <= names else _MISPLACED  # these are the fields of `resources` themselves

@@ -12,10 +12,10 @@ import yaml
 
 from tfsteps import yaml_reader
 from tfsteps.spec.document import Document
-from tfsteps.spec.problems import Path, Problem, SpecError, manifest_problem, shown
+from tfsteps.spec.problems import JOB_FILE, FileKind, Path, Problem, SpecError, shown
 from tfsteps.yaml_reader import SEVERAL, YamlError, line_of, merges
 
-MAX_BYTES = 1 << 20  # a larger file is not a job file
+MAX_BYTES = 1 << 20  # no file that somebody writes is larger
 
 _CORE = {
     "null": r"~|null|Null|NULL|",
@@ -38,16 +38,19 @@ for _name, _pattern in _CORE.items():
     _Loader.add_implicit_resolver(_TAG + _name, re.compile(rf"^(?:{_pattern})$"), None)
 
 
-def parse(text: str, source: str = "job") -> Document:
-    """Return the one YAML or JSON document in `text`; `source` is its name in messages.
+def parse(text: str, source: str = "job", kind: FileKind = JOB_FILE) -> Document:
+    """Return the one YAML or JSON document in `text`; `source` is its name in messages, `kind` what it should be.
 
     Raises:
-        SpecError: It is too large, too deep, not YAML, more than one document, or not a mapping.
+        SpecError: It is too large, too deep, not YAML, more than one document, not a mapping, or a Kubernetes object.
     """
-    root = _composed(text, source)
+    root = _composed(text, source, kind)
     if not isinstance(root, yaml.MappingNode):
-        _refuse(source, "is empty, or not a job file", "Start with `name:` and `roles:`; `tfsteps init` writes a file")
-    return _read(root, (), source)
+        _refuse(source, kind, f"is empty, or not a {kind.name} file", kind.start)
+    document = _read(root, (), source)
+    if {"apiVersion", "kind"} <= document.value.keys():
+        raise SpecError([kind.manifest_problem(source)], source)
+    return document
 
 
 def parse_value(text: str, source: str, path: Path) -> Document:
@@ -57,7 +60,7 @@ def parse_value(text: str, source: str, path: Path) -> Document:
         SpecError: It is too large, too deep, or not YAML.
     """
     try:
-        root = _composed(text or "''", source)
+        root = _composed(text or "''", source, JOB_FILE)
     except SpecError as error:
         (problem,) = error.problems
         fix = f"Quote the value for YAML too: {source}='\"...\"'"
@@ -65,20 +68,20 @@ def parse_value(text: str, source: str, path: Path) -> Document:
     return _read(root, path, source)
 
 
-def _composed(text: str, source: str) -> yaml.Node | None:
+def _composed(text: str, source: str, kind: FileKind) -> yaml.Node | None:
     """Return the node of the one document in `text`; None for an empty text."""
     if len(text) > MAX_BYTES:
-        _refuse(source, "is longer than 1 MiB", "Check that this is the job file")
+        _refuse(source, kind, "is longer than 1 MiB", f"Check that this is the {kind.name} file")
     try:
         return yaml_reader.compose(text, _Loader)
     except YamlError as error:
         if error.wrong == SEVERAL and _MANIFEST.search(text):
-            raise SpecError([manifest_problem(source)], source) from error
-        _refuse(source, error.wrong, error.fix, error.line)
+            raise SpecError([kind.manifest_problem(source)], source) from error
+        _refuse(source, kind, error.wrong, error.fix, error.line)
 
 
-def _refuse(source: str, wrong: str, fix: str, line: int = 1) -> NoReturn:
-    raise SpecError([Problem(path=(), wrong=wrong, fix=fix, line=line)], source)
+def _refuse(source: str, kind: FileKind, wrong: str, fix: str, line: int = 1) -> NoReturn:
+    raise SpecError([Problem(path=kind.path, wrong=wrong, fix=fix, line=line)], source)
 
 
 def _read(root: yaml.Node | None, at: Path, source: str) -> Document:

@@ -16,7 +16,8 @@ NOW = dt.datetime(2026, 10, 20, 12, tzinfo=dt.UTC).timestamp()
 WRONG = {
     "- 1": ["schedule:1: schedule: is empty, or not a schedule file. Start with `cron:` or `interval:`."],
     "a: [": ["schedule: is not YAML"],
-    "cron: 0 9 * * *\n---\ncron: x": ["contains more than one document", "Keep one schedule per file"],
+    "cron: 0 9 * * *\n---\ncron: x": ["contains more than one document", "Keep one document: "],
+    "apiVersion: v1\nkind: CronWorkflow": ["schedule: is a Kubernetes object, not a schedule file. Write the fields"],
     "{}": ["cron: is missing, and so is `interval`"],
     "{cron: '0 9 * * *', interval: 6h}": ["interval: 21600s cannot be combined with `cron`"],
     "{interval: 0.5s}": ["interval: 0.5s is not a whole number of seconds"],

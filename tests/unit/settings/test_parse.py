@@ -53,13 +53,43 @@ def test_a_wrong_setting_is_one_problem_with_its_line(text, path, said):
     assert said in line
 
 
+WHOLE = [  # a text that is refused as a whole, and what is said of the settings
+    ("- a", "is empty, or not a settings file. Start with `defaults:`, `required:` or `limits:`."),
+    ("a: " + "[" * 200, "is nested more than 100 levels deep."),
+    ("#" * (1 << 20) + "\n", "is longer than 1 MiB. Check that this is the settings file."),
+    ("defaults: {}\n---\nlimits: {}", "contains more than one document. Keep one document:"),
+    (
+        "apiVersion: v1\nkind: ConfigMap",
+        "is a Kubernetes object, not a settings file. Give the text that the ConfigMap",
+    ),
+    ("apiVersion: v1\n---\na: 1", "is a Kubernetes object, not a settings file."),
+]
+
+
+@pytest.mark.parametrize(("text", "said"), WHOLE)
+def test_a_text_that_is_refused_as_a_whole_is_named_settings(text, said):
+    with pytest.raises(SpecError) as caught:
+        parse(text, "my job file.yaml")
+    assert f": settings: {said}" in str(caught.value)
+    assert "job" not in str(caught.value).removeprefix("my job file.yaml")
+
+
+def test_a_field_of_a_manifest_is_no_field_of_a_job_file():
+    with pytest.raises(SpecError) as caught:
+        parse("apiVersion: v1", "settings.yaml")
+    assert str(caught.value).endswith("is not a known field. Remove it: this file is not a Kubernetes object.")
+
+
 def test_an_empty_text_is_no_settings():
     assert parse("\n", "x") == Settings()
 
 
 def test_a_file_that_cannot_be_read_is_a_problem(tmp_path):
-    with pytest.raises(SpecError, match="cannot be read"):
+    with pytest.raises(SpecError, match=r"none\.yaml: settings: cannot be read: No such file or directory\. Give"):
         load(str(tmp_path / "none.yaml"))
+    (tmp_path / "latin.yaml").write_bytes(b"contact: \xff")
+    with pytest.raises(SpecError, match=r"settings: is not UTF-8 \(byte 9\)\. Save the file as UTF-8\."):
+        load(str(tmp_path / "latin.yaml"))
 
 
 def test_a_project_may_name_the_clusters_of_the_platform():
