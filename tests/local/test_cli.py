@@ -242,7 +242,7 @@ def test_output_that_cannot_be_written_is_an_error(command):
     with open("/dev/full", "w") as full:  # noqa: PTH123  a device
         done = subprocess.run([COMMAND, *command], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == ExitCode.PLATFORM
-    assert done.stderr == "error: [Errno 28] No space left on device; fix the cause and retry\n"
+    assert done.stderr == ("error: standard output cannot be written: No space left on device; free some space there\n")
 
 
 # --- another terminal

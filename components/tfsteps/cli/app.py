@@ -278,6 +278,11 @@ class _Group(TyperGroup):
         self.commands = {name: TyperCommand(name, short_help=command.summary) for name, command in _COMMANDS.items()}
         return super().shell_complete(ctx, incomplete)
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the options before a command. `--help` and `--version` print here, and their output may be closed."""
+        with reported():
+            return super().parse_args(ctx, args)
+
     def invoke(self, ctx: Any) -> Any:
         """Run the chosen command and turn its errors into a message and an exit code."""
         with reported():

@@ -10,6 +10,8 @@ import typer
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say
 from tfsteps.launcher.exit_codes import ExitCode
+from tfsteps.os_errors import next_step
+from tfsteps.text.streams import STDOUT
 
 _SIGPIPE = 141  # what a shell reports for a program that wrote to a closed pipe
 
@@ -33,7 +35,8 @@ def reported() -> Iterator[None]:
     except BrokenPipeError as error:
         raise typer.Exit(_SIGPIPE) from error
     except OSError as error:  # a full disk under standard output, a run folder of another user
-        say(f"error: {error}; fix the cause and retry")
+        what = f"{STDOUT} cannot be written: {error.strerror}" if error.filename == STDOUT else error
+        say(f"error: {what}; {next_step(error)}")
         raise typer.Exit(ExitCode.PLATFORM) from error
     except typer.Exit:  # of a command that has said all
         raise

@@ -20,6 +20,7 @@ from tfsteps.launcher.failure import exit_code
 from tfsteps.launcher.printer import Printer
 from tfsteps.launcher.recorder import Observer
 from tfsteps.launcher.signals import on_termination
+from tfsteps.os_errors import next_step
 from tfsteps.runs.events import LogLines
 from tfsteps.runs.location import Location
 from tfsteps.runs.log_file import times
@@ -52,8 +53,19 @@ class Display(msgspec.Struct, frozen=True):
         return contextlib.nullcontext(printer(sys.stderr if self.output is OutputFormat.JSON else sys.stdout))
 
     def begin(self, run: str) -> None:
-        """Print the id of the run."""
-        print(f"run {run}", file=sys.stderr if self.output is OutputFormat.JSON else sys.stdout, flush=True)
+        """Print the id of the run, before anything is started.
+
+        Raises:
+            CommandError: Standard output cannot be written.
+            BrokenPipeError: Nobody reads it.
+        """
+        try:
+            print(f"run {run}", file=sys.stderr if self.output is OutputFormat.JSON else sys.stdout, flush=True)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            wrong = f"run {run} was not started: standard output cannot be written: {error.strerror}"
+            raise CommandError(f"{wrong}; {next_step(error)}", ExitCode.PLATFORM) from error
 
     def results(self, status: Status, printed: Sequence[str] = ()) -> None:
         """Print the results of an ended job, and its warnings except those that are `printed`."""

@@ -5,7 +5,31 @@ import contextlib
 import io
 import os
 import sys
-from typing import NoReturn, TextIO
+from typing import Any, NoReturn, TextIO
+
+STDOUT = "standard output"
+"""The file name of an OSError that is raised because standard output cannot be written."""
+
+
+class _Output(io.FileIO):
+    """Standard output. Its errors name it, as those of a file name the file."""
+
+    def write(self, data: Any) -> Any:
+        try:
+            return super().write(data)
+        except OSError as error:
+            error.filename = STDOUT
+            raise
+
+
+class _Messages(io.FileIO):
+    """Standard error. What it does not take is discarded: messages must not change what a program does."""
+
+    def write(self, data: Any) -> Any:
+        try:
+            return super().write(data)
+        except OSError:
+            return len(data)
 
 
 def ensure() -> None:
@@ -13,7 +37,8 @@ def ensure() -> None:
 
     Otherwise the next opened file gets the number of the closed stream, and output of this process or of a child is
     written into that file. Characters that a stream cannot encode, for example with LANG=C, are printed as escapes
-    instead of raising UnicodeEncodeError.
+    instead of raising UnicodeEncodeError. An OSError of standard output has the file name STDOUT; standard error
+    raises none.
     """
     for number in range(3):
         try:
@@ -21,12 +46,22 @@ def ensure() -> None:
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # gets the lowest free number
     sys.stdin = sys.stdin or open(0, closefd=False)  # noqa: SIM115  for the life of the process
-    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115
-    sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper) and stream.errors != "backslashreplace":
-            with contextlib.suppress(OSError):  # raised if a file was replaced by a pipe; the setting has effect anyway
-                stream.reconfigure(errors="backslashreplace")
+    if sys.stdout is sys.__stdout__:  # both are None if it was closed; else somebody has replaced it
+        sys.stdout = _opened(_Output(1, "w", closefd=False), sys.stdout)
+    if sys.stderr is sys.__stderr__:
+        sys.stderr = _opened(_Messages(2, "w", closefd=False), sys.stderr)
+
+
+def _opened(raw: io.FileIO, like: Any) -> TextIO:
+    """Return a text stream with the encoding and buffers of another; None = the defaults."""
+    unbuffered = like is not None and isinstance(like.buffer, io.RawIOBase)  # python -u
+    return io.TextIOWrapper(
+        raw if unbuffered else io.BufferedWriter(raw),
+        encoding=like.encoding if like else None,
+        errors="backslashreplace",
+        line_buffering=like.line_buffering if like else raw.isatty(),
+        write_through=unbuffered,
+    )
 
 
 def flush_and_exit(code: int) -> NoReturn:

@@ -1,0 +1,57 @@
+"""A command whose standard output or standard error cannot be written: a message and an exit code, no traceback."""
+
+import subprocess
+
+import pytest
+
+from tests.unit.cli.command import COMMAND
+
+FULL = "standard output cannot be written: No space left on device; free some space there\n"
+
+
+def run(command, redirections):
+    """Run the shell command `tfsteps <command> <redirections>`; return its exit code and what is left of its output."""
+    script = f'set -o pipefail; "$0" {command} {redirections}'
+    done = subprocess.run(["bash", "-c", script, COMMAND], check=False, capture_output=True, text=True)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    """Return an empty state folder; the current folder has a job."""
+    monkeypatch.setenv("TFSTEPS_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job.yaml").write_text("name: a\ncommand: [touch, started]\nroles: {worker: {}}\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", ["--help", "--version", "run --help", "run job.yaml", "schema", ""])
+def test_output_that_nobody_reads_ends_a_command_quietly(command, home):
+    expected = (141, "", "") if command else (2, "", "")  # the help that a wrong command line gets is a message
+    redirections = "2>&1 1>/dev/null | true" if not command else "| true"
+    assert run(command, redirections) == expected
+    assert not (home / "started").exists()
+
+
+@pytest.mark.parametrize("command", ["--help", "--version", "run --help", "run job.yaml --dry-run", "schema"])
+def test_output_that_cannot_be_written_is_named(command):
+    assert run(command, "> /dev/full") == (13, "", f"error: {FULL}")
+
+
+def test_a_run_whose_id_cannot_be_printed_is_not_started(home):
+    code, out, err = run("run job.yaml --run-id r1", "> /dev/full")
+    assert (code, out, err) == (13, "", f"error: run r1 was not started: {FULL}")
+    assert not (home / "started").exists()
+
+
+@pytest.mark.parametrize("redirection", ["2> /dev/full", "2>&-"])
+def test_messages_that_cannot_be_written_do_not_change_what_a_command_does(redirection, home):
+    assert run("nope", redirection) == (2, "", "")
+    code, out, _ = run("run job.yaml --run-id r1 --output json", redirection)
+    assert (code, '"state": "succeeded"' in out) == (0, True)
+    assert (home / "started").exists()
+
+
+def test_output_to_a_closed_stream_is_discarded(home):
+    assert run("run job.yaml --run-id r1", ">&-") == (0, "", "")
+    assert (home / "started").exists()
