@@ -108,7 +108,7 @@ def test_replicas_read_code_of_other_buckets_by_tensorflow(tmp_path):
         digest=code_archive.pack(tmp_path / "program").digest, bucket=f"{tmp_path}/it"
     )  # TensorFlow opens what is no URL
     done = fetch(code, tmp_path / "none", "-I")
-    assert "No such file or directory; replicas need the credentials" in done.stderr.splitlines()[-1]
+    assert "No such file or directory; if the bucket needs credentials" in done.stderr.splitlines()[-1]
     (tmp_path / "it" / f"{code.digest}.tar.gz").write_bytes(code_archive.read(code.digest))
     done = fetch(code, tmp_path / "new", "-I")
     assert done.returncode == 0, done.stderr

@@ -67,7 +67,8 @@ def _credential(plugin: Plugin) -> str:
         raise AccessError(f"{plugin.where}: the plugin did not end within {_LONGEST:.0f} s; run it by hand") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or type(error).__name__
-        raise AccessError(f"{plugin.where}: `command` cannot be started: {reason}; install the plugin") from None
+        fix = "install the plugin" if isinstance(error, FileNotFoundError) else "correct it"
+        raise AccessError(f"{plugin.where}: `command` cannot be started: {reason}; {fix}") from None
     if process.returncode:
         raise AccessError(
             f"{plugin.where}: the plugin ended with exit code {process.returncode}; run it by hand to see why"

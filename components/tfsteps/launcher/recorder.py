@@ -6,6 +6,7 @@ from typing import Protocol
 
 from tfsteps.launcher.log_writer import LogWriter
 from tfsteps.launcher.usage_writer import UsageWriter
+from tfsteps.os_errors import next_step
 from tfsteps.runs.events import (
     Event,
     JobChanged,
@@ -117,7 +118,7 @@ class Recorder:
         self._must_be_saved()
 
     def _save_if_due(self) -> None:
-        """Save changes, and what a full disk has refused before. Not each time: a status of many replicas is long."""
+        """Save changes, and what could not be saved before. Not each time: a status of many replicas is long."""
         if (self._dirty or self._unsaved) and time.monotonic() - self._saved_at > _SAVE_SECONDS:
             self.save()
 
@@ -132,7 +133,7 @@ class Recorder:
 
     def _must_be_saved(self) -> None:
         if self._unsaved:
-            message = f"the status ({self.status.state}) cannot be saved: {self._unsaved}; free some space there"
+            message = f"the status ({self.status.state}) cannot be saved: {self._unsaved}; {next_step(self._unsaved)}"
             raise LaunchError(message, retryable=True) from self._unsaved
 
 

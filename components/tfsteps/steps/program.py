@@ -12,6 +12,7 @@ from tfsteps.engines.registry import step_task
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.launcher.printer import Printer
 from tfsteps.launcher.signals import Terminated, raise_on_sigterm
+from tfsteps.os_errors import next_step
 from tfsteps.spec import Problem, SpecError
 from tfsteps.systems.base import LaunchError
 from tfsteps.text import streams
@@ -97,10 +98,10 @@ def _result(
     except LaunchError as error:
         what = "The job was launched, but its launcher did not follow it to its end" if error.created else failed
         return StepResult(f"{what}: {error}.", ExitCode.PLATFORM if error.retryable else ExitCode.USAGE)
-    except OSError as error:
-        return StepResult(f"The outputs could not be written: {error}.", ExitCode.PLATFORM)
     except (Terminated, Exception) as error:  # noqa: BLE001  after which it is not known whether there is a job
         why = "it got SIGTERM" if isinstance(error, Terminated) else unexpected(error)
+        if isinstance(error, OSError):  # such as outputs that cannot be written
+            why = f"{error}; {next_step(error)}"
         rest = "If there is a job, it is left as it is, and a retry of this step finds it"
         return StepResult(f"The step cannot go on: {why}. {rest}.", ExitCode.PLATFORM)
 

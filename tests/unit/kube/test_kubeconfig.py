@@ -177,6 +177,10 @@ BROKEN = {
         config(user=plugin(command="tfsteps-no-such-plugin")),
         f"{USER}: `exec`: `command` cannot be started: No such file or directory; install the plugin",
     ),
+    "a plugin that is no program": (
+        config(user=plugin(command="/")),
+        f"{USER}: `exec`: `command` cannot be started: Permission denied; correct it",
+    ),
 }
 PLUGINS = {
     "a failing plugin": (prints(credential(token=SECRET), 3), "the plugin ended with exit code 3; run it by hand"),

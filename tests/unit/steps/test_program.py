@@ -73,6 +73,28 @@ def test_a_message_is_one_line_and_can_be_written_as_utf_8():
     assert StepResult("a succeeded.", ExitCode.SUCCEEDED).message == "a succeeded."
 
 
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (
+            OSError(30, "Read-only file system", "/out"),
+            "[Errno 30] Read-only file system: '/out'; make its file system",
+        ),
+        (OSError(28, "No space left on device", "/out"), "No space left on device: '/out'; free some space there"),
+        (OSError(5, "Input/output error", "/in"), "[Errno 5] Input/output error: '/in'; fix the cause and retry"),
+    ],
+)
+def test_an_error_of_the_system_is_said_as_it_is(message, monkeypatch, error, said):
+    def fail(*_args):
+        raise error
+
+    monkeypatch.setattr(launcher, "_train", fail)
+    code, text = message(launcher.main, {"spec": {}})
+    assert code == 13
+    assert text.startswith("The step cannot go on: ")
+    assert said in text
+
+
 @pytest.mark.parametrize("created", [True, False])
 def test_an_existing_job_is_not_reported_as_failed_to_launch(message, monkeypatch, created):
     job = {"name": "a", "image": "i", "command": ["true"], "roles": {"worker": {}}}

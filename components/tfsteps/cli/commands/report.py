@@ -1,6 +1,5 @@
 """`tfsteps report`: the reports of a run as HTML files, written again, and opened in a browser."""
 
-import errno
 import pathlib
 from typing import Annotated
 
@@ -14,6 +13,7 @@ from tfsteps.cli.commands.runs import AttemptNumber, RunId, Task
 from tfsteps.cli.pages import open_page
 from tfsteps.cli.place_options import Context, From, Namespace, OnOption
 from tfsteps.console.errors import CommandError
+from tfsteps.os_errors import next_step
 from tfsteps.runs import store
 from tfsteps.runs.location import Location
 
@@ -75,5 +75,4 @@ def _write(selection: Selection) -> list[pathlib.Path]:
         path = store.run_report(target.id)
         return [write_run(target.id), *paths] if whole else paths
     except OSError as error:
-        do = "free some space there" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "fix the cause and retry"
-        raise CommandError(f"{path} cannot be written: {error}; {do}") from error
+        raise CommandError(f"{path} cannot be written: {error}; {next_step(error)}") from error

@@ -11,6 +11,7 @@ from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import warn
 from tfsteps.console.text import clean
 from tfsteps.launcher.exit_codes import ExitCode
+from tfsteps.os_errors import next_step
 from tfsteps.runs import removal
 from tfsteps.runs.retention import RunRecords, read_records
 from tfsteps.spec import format_bytes
@@ -46,7 +47,8 @@ def rm(
             removal.check_unused(record.run, demos=demos)
     except OSError as denied:
         why = f"{denied.filename} cannot be read: {(denied.strerror or str(denied)).lower()}"
-        raise CommandError(f"{why}; nothing was removed; remove it as its owner", ExitCode.PLATFORM) from denied
+        fix = "remove it as its owner" if isinstance(denied, PermissionError) else next_step(denied)
+        raise CommandError(f"{why}; nothing was removed; {fix}", ExitCode.PLATFORM) from denied
     errors = []
     for record, extent in zip(records, extents, strict=True):
         if not dry_run and (error := remove(record.run, demos=demos)):

@@ -98,14 +98,18 @@ def fetched(url: str, digest: str) -> bytes:
 def main(url: str, digest: str, folder: str) -> None:
     """Fetch and unpack; exits with a message if that fails."""
     try:
-        options = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
-        with tarfile.open(fileobj=io.BytesIO(fetched(url, digest))) as archive:
-            archive.extractall(folder, **options)  # type: ignore[arg-type]  # noqa: S202  its hash is that of the job
+        plain = fetched(url, digest)
     except (OSError, ImportError) as error:
-        hint = "replicas need the credentials of the bucket, such as AWS_ACCESS_KEY_ID from a Secret in `env`"
+        hint = "if the bucket needs credentials, replicas need them too: AWS_ACCESS_KEY_ID from a Secret in `env`"
         if url.startswith("file://"):
             hint = "launch the job again, which stores it on the claim"
-        sys.exit(f"tfsteps: the code {url} cannot be unpacked in {folder}: {error}; {hint}")
+        sys.exit(f"tfsteps: the code {url} cannot be fetched: {error}; {hint}")
+    try:
+        options = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+        with tarfile.open(fileobj=io.BytesIO(plain)) as archive:
+            archive.extractall(folder, **options)  # type: ignore[arg-type]  # noqa: S202  its hash is that of the job
+    except OSError as error:
+        sys.exit(f"tfsteps: the code {url} cannot be unpacked in {folder}: {error}; correct that, or set working_dir")
 
 
 if __name__ == "__main__":

@@ -161,7 +161,7 @@ class LocalSystem:
                     pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 wrong = f"output_dir: the folder {folder} cannot be made: {error.strerror}"
-                fix = "Set output_dir to a folder that you may write, or leave it out"
+                fix = "Correct that, or set output_dir to another folder"
                 raise LaunchError(f"{wrong}. {fix}", retryable=False) from error
         options = options_of(job, "local", LocalOptions)
         name = identity.job_name(job.name, _NAME_LIMIT)

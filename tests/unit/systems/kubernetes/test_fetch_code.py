@@ -78,7 +78,7 @@ def test_from_an_http_server_which_may_fail_at_first(source, tmp_path):
         done = fetch(code, tmp_path / "whole", waits="(0,)")
         assert (done.returncode, done.stderr) == (0, ""), "an answer that ended early is not the end"
         store.failures = [200]
-        assert "unpacked in" in (half := fetch(code, tmp_path / "none").stderr)
+        assert "cannot be fetched" in (half := fetch(code, tmp_path / "none").stderr)
         assert "IncompleteRead" in half
         assert "Traceback" not in half
         store.failures = [503, 503, 503]
@@ -86,10 +86,15 @@ def test_from_an_http_server_which_may_fail_at_first(source, tmp_path):
         store.failures = [403, 503]
         done = fetch(code, tmp_path / "none", waits="(0, 0)")
         assert done.returncode == 1
-        assert f"tfsteps: the code {address}/code/{code.digest}.tar.gz cannot be unpacked" in done.stderr
-        assert "HTTP Error 403: Forbidden; replicas need the credentials of the bucket" in done.stderr
+        assert f"tfsteps: the code {address}/code/{code.digest}.tar.gz cannot be fetched" in done.stderr
+        assert "HTTP Error 403: Forbidden; if the bucket needs credentials" in done.stderr
         assert store.failures == [503], "a refusal is not repeated"
-    assert not (tmp_path / "none").exists()
+        assert not (tmp_path / "none").exists()
+        (tmp_path / "file").write_text("")
+        store.failures = []
+        done = fetch(code, tmp_path / "file", waits="()")
+        assert f"cannot be unpacked in {tmp_path}/file: [Errno 20] Not a directory: " in done.stderr
+        assert "credentials" not in done.stderr, "it was fetched"
 
 
 def test_content_with_another_hash_is_not_unpacked(source, tmp_path):
@@ -104,7 +109,7 @@ def test_content_with_another_hash_is_not_unpacked(source, tmp_path):
             store.objects[f"/code/{code.digest}.tar.gz"] = content
             done = fetch(code, tmp_path / "new")
             assert done.returncode == 1
-            assert "cannot be unpacked" in done.stderr
+            assert "cannot be fetched" in done.stderr
             assert "Traceback" not in done.stderr
         store.objects[f"/code/{code.digest}.tar.gz"] = other
         assert "its content has another hash than the code of this job" in fetch(code, tmp_path / "new").stderr
