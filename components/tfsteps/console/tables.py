@@ -39,7 +39,7 @@ def tree_line(line: TreeLine) -> Text:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], width: int, spare: Sequence[str] = ()) -> list[Text]:
-    """Return the lines of a table, none wider than `width` cells.
+    """Return the lines of a table, none wider than `width` cells. Names that are too long are cut in their middle.
 
     Args:
         header: Column titles; cells below STATE are coloured by their text.
@@ -71,6 +71,9 @@ def _fit(widths: list[int], room: int, floor: int) -> list[int]:
 
 def _line(cells: Sequence[Text], widths: Sequence[int], width: int) -> Text:
     for cell, cells_wide in zip(cells, widths, strict=True):
+        if cell.cell_len > cells_wide > 2 and cell.plain.isascii() and " " not in cell.plain:
+            # names and ids often differ at their ends only; of a sentence, the beginning says more
+            cell.plain = cell.plain[: cells_wide - cells_wide // 2 - 1] + "…" + cell.plain[-(cells_wide // 2) :]
         cell.truncate(cells_wide, overflow="ellipsis", pad=True)
     line = Text(" " * _GAP).join(cells)
     line.rstrip()

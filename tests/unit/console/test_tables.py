@@ -17,8 +17,17 @@ def test_long_cells_are_cut_before_anything_else():
     first, second, third = (line.plain for line in drawn(80))
     assert first.split() == list(HEADER)
     assert second.split()[0::2] == ["k7c2m9x4qp", "succeeded", "1m15s"]
-    assert second.split()[1].endswith("t…")
+    assert set(second.split()[1]) == {"t", "…"}
     assert third.split()[-3:] == ["failed", "local", "2h"]
+
+
+def test_names_that_differ_at_their_ends_are_cut_in_their_middle_and_sentences_at_their_end():
+    ids = [f"mnist-{'a' * 180}-{i}" for i in (1, 2)]
+    first, second = (line.plain for line in drawn(80, rows=[[run, "t", "failed", "local", "2h"] for run in ids])[1:])
+    assert first.split()[0].startswith("mnist-aaaa")
+    assert (first.split()[0][-3:], second.split()[0][-3:]) == ("a-1", "a-2")
+    sentence = drawn(80, rows=[["r", "the pod was " + "x" * 100, "failed", "local", "2h"]])[1].plain
+    assert "xxx…" in sentence
 
 
 @pytest.mark.parametrize("width", [40, 60, 80])
