@@ -25,7 +25,7 @@ from tfsteps.backends.whole_runs import pause_run
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import warn
 from tfsteps.console.outputs import verdict
-from tfsteps.console.text import local_time
+from tfsteps.console.text import CLOCK_SECONDS, local_time
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.launcher.printer import Printer
@@ -74,25 +74,43 @@ class LocalBackend:
 
     def resolve(self, text: str) -> str:
         """Return the id of the run that a user calls `text`. CommandError if there is none; it names the nearest."""
-        if text and text != LATEST and (_unread(text) or store.attempts(text)):  # a long id is cut in the folder's name
+        if text == LATEST:
+            return self._latest()
+        if text and _recorded(text):
             return text
-        run = match_run(text, known_runs(), self.where)
+        found = known_runs()
+        run = match_run(text, found.known, self.where)
         if run.startswith(text):
             return run
-        unread = {name: why for name in store.runs() if (why := _unread(name))}
-        if text == LATEST and run in unread:
-            others = [name for name in store.runs() if name not in unread]
-            do = f"write the id of another run, such as {others[-1]}" if others else "fix the cause and retry"
-            raise CommandError(f"{LATEST} is run {run}, and {unread[run]}; {do}", ExitCode.PLATFORM)
-        for why in unread.values() if text != LATEST else ():
+        for why in found.unread.values():
             self._warn(f"{why}; it may be a newer run that is called {text!r}")
+        if wrong := found.future.get(run):
+            do = "write the id of the run that you mean"
+            raise CommandError(f"which run is the newest that is called {text!r} is not known: {wrong}; {do}")
         return run
 
     def resolve_id(self, text: str) -> str:
         """Return the id of the run that is to be removed. CommandError unless `text` is an id, or begins only one."""
-        if text and text != LATEST and (_unread(text) or store.attempts(text)):
-            return text
-        return match_id(text, known_runs(), self.where)
+        if text == LATEST:
+            return self._latest()
+        return text if text and _recorded(text) else match_id(text, known_runs().known, self.where)
+
+    def _latest(self) -> str:
+        """Return the id of the newest run. CommandError if there is none, it cannot be read, or its time is wrong."""
+        runs = store.runs()
+        run = match_run(LATEST, [KnownRun(name) for name in runs], self.where)
+        changed = store.run_folder(run).stat().st_mtime
+        why = _unread(run) or _of_future(run, changed)
+        if why and run != LATEST:
+            others = (
+                name
+                for name in reversed(runs)
+                if not _unread(name) and not _of_future(name, store.run_folder(name).stat().st_mtime)
+            )
+            other = next(others, "")
+            do = f"write the id of another run, such as {other}" if other else "fix the cause and retry"
+            raise CommandError(f"{LATEST} is run {run}, and {why}; {do}", ExitCode.PLATFORM)
+        return run
 
     def find(self, text: str) -> FoundRun[LocalAttempt]:
         run = self.resolve(text)
@@ -275,6 +293,21 @@ def _unread(run: str) -> str:
     return ""
 
 
+def _recorded(run: str) -> bool:
+    """Return whether there is a run of this id, also one that cannot be read. A long id is cut in the folder's name."""
+    try:
+        return bool(store.attempts(run))
+    except OSError:
+        return True
+
+
+def _of_future(run: str, at: float) -> str:
+    """Return that a time of a run has not come yet; empty = it has. Such a run may be older than the others."""
+    if at <= time.time() + CLOCK_SECONDS:
+        return ""
+    return f"the time of run {run}, {local_time(at)}, is in the future: check the clock of the machine that launched it"
+
+
 def _unreadable(run: str, error: OSError) -> str:
     return f"{store.run_folder(run)} cannot be read: {(error.strerror or str(error)).lower()}"
 
@@ -311,14 +344,36 @@ def _labels(job: LocalAttempt) -> dict[str, str]:
     return {**recorded, **job.status.identity.labels()}
 
 
-def known_runs() -> list[KnownRun]:
-    """Return what the runs can be called: their folders in their order, then by their jobs and pipelines."""
+class KnownRuns(msgspec.Struct):
+    """The runs of this machine.
+
+    Attributes:
+        known: What they can be called: by their folders in their order, then by their jobs and pipelines.
+        unread: Why a run cannot be read, by its id: what it can be called is not known, except its id.
+        future: Why it is not known when a run was created, by its id.
+    """
+
+    known: list[KnownRun]
+    unread: dict[str, str]
+    future: dict[str, str]
+
+
+def known_runs() -> KnownRuns:
+    """Read the record of each run once, and return what the runs can be called."""
     runs, quiet = store.runs(), LocalBackend(warn=lambda _: None)
-    readable = [run for run in runs if not _unread(run)]
-    named = [(job.status.created, KnownRun.of(job, run)) for run in readable for job in quiet.jobs(run)]
-    records = [(run, record) for run in runs if (record := PipelineRecord.read(run))]
-    named += [(record.created, KnownRun(run, names=frozenset({record.pipeline}))) for run, record in records]
-    return [*map(KnownRun, runs), *(known for _, known in sorted(named, key=itemgetter(0)))]
+    named, unread, future = list[tuple[float, KnownRun]](), dict[str, str](), dict[str, str]()
+    for run in runs:
+        try:
+            named += [(job.status.created, KnownRun.of(job, run)) for job in quiet.jobs(run)]
+        except OSError as error:
+            unread[run] = _unreadable(run, error)
+        if record := PipelineRecord.read(run):
+            named.append((record.created, KnownRun(run, names=frozenset({record.pipeline}))))
+    named.sort(key=itemgetter(0))
+    for created, known in named:
+        if why := _of_future(known.id, created):
+            future[known.id] = why
+    return KnownRuns([*map(KnownRun, runs), *(known for _, known in named)], unread, future)
 
 
 def left_at(selection: Selection) -> set[str | None]:

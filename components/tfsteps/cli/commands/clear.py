@@ -89,7 +89,8 @@ def clear_scope(
         CommandError: There is no consent, or something is left.
     """
     with contents(scope, explicit, on, context) as there:
-        lines = there.lines()
+        with rm.reading():
+            lines = there.lines()
         if not lines:
             print(f"{scope}: nothing to clear {there.where}")
         else:
@@ -121,14 +122,15 @@ def contents(scope: Scope, explicit: Place | None, on: str | None, context: str)
     Raises:
         CommandError: A place cannot be asked, or a part of the run is a demo.
     """
-    try:
-        removal.check_changeable(scope.run)
-    except removal.InUseError as error:
-        raise CommandError(str(error)) from error
+    run, task, own = scope
+    with rm.reading():
+        try:
+            removal.check_changeable(run)
+        except removal.InUseError as error:
+            raise CommandError(str(error)) from error
+        jobs = [job for job in LocalBackend().jobs(run) if task in ("", job.status.identity.task)]
     from tfsteps.cli.clearing import clearing  # noqa: PLC0415  it imports the client of clusters
 
-    run, task, own = scope
-    jobs = [job for job in LocalBackend().jobs(run) if task in ("", job.status.identity.task)]
     recorded = [] if on == Location.LOCAL else _recorded_places(jobs, context)
     places = list(dict.fromkeys([*([explicit] if explicit else []), *recorded]))
     with contextlib.ExitStack() as stack:
@@ -192,7 +194,7 @@ def _resolved(text: str, place: Place | None) -> str:
     """
     if text == LATEST or not text:
         raise CommandError(f"{text!r} cannot be cleared: write the id of the run, or its beginning")
-    known = known_runs()
+    known = known_runs().known
     if place:
         with open_backend(place) as backend:
             known = [*known, *(KnownRun.of(job) for job in backend.jobs())]

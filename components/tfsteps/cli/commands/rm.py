@@ -1,6 +1,7 @@
 """`tfsteps rm`: removes the folders of runs of this machine."""
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import typer
@@ -41,14 +42,10 @@ def rm(
     for record in records:  # all, before anything is removed
         if record.in_use:
             raise CommandError(f"run {record.run} cannot be removed: {record.in_use}; nothing was removed")
-    try:
+    with reading():
         extents = [removal.extent(record.run) for record in records]
         for record in records:
             removal.check_unused(record.run, demos=demos)
-    except OSError as denied:
-        why = f"{denied.filename} cannot be read: {(denied.strerror or str(denied)).lower()}"
-        fix = "remove it as its owner" if isinstance(denied, PermissionError) else next_step(denied)
-        raise CommandError(f"{why}; nothing was removed; {fix}", ExitCode.PLATFORM) from denied
     errors = []
     for record, extent in zip(records, extents, strict=True):
         if not dry_run and (error := remove(record.run, demos=demos)):
@@ -61,6 +58,17 @@ def rm(
             why = "it was left running" if left.detached else "its launcher was killed"
             warn(f"run {record.run}: job {clean(left.job)} may continue, as {why}")
     fail(errors)
+
+
+@contextlib.contextmanager
+def reading() -> Iterator[None]:
+    """Raise CommandError for an OSError in the block, which reads what is to be removed."""
+    try:
+        yield
+    except OSError as denied:
+        why = f"{denied.filename} cannot be read: {(denied.strerror or str(denied)).lower()}"
+        fix = "remove it as its owner" if isinstance(denied, PermissionError) else next_step(denied)
+        raise CommandError(f"{why}; nothing was removed; {fix}", ExitCode.PLATFORM) from denied
 
 
 def outcome(run: str, *, dry_run: bool) -> str:

@@ -1,5 +1,7 @@
 """Runs that cannot be read, or have no status: the others are shown, and what is not known is said."""
 
+import collections
+import contextlib
 import json
 import os
 import shutil
@@ -10,6 +12,8 @@ import pytest
 
 from tests.unit.cli.command import said, tfsteps
 from tests.unit.cli.statuses import saved
+from tfsteps.backends.local.backend import LocalBackend
+from tfsteps.console.errors import CommandError
 from tfsteps.runs import removal, store
 from tfsteps.runs.events import State
 from tfsteps.runs.identity import Identity
@@ -102,6 +106,9 @@ def test_nothing_is_removed_of_a_run_that_cannot_be_read(theirs, option):
     assert "nothing was removed" in err
     with pytest.raises(PermissionError):
         removal.remove("theirs", demos=True)
+    code, out, err = tfsteps("clear", "theirs", "--yes", *(["--dry-run"] if option else []))
+    assert (code, out) == (13, "")
+    assert err == f"error: {theirs}/demo.json {DENIED}; nothing was removed; remove it as its owner\n"
     assert {*os.listdir(theirs.parent)} == {"mine", "theirs"}  # noqa: PTH208
 
 
@@ -144,6 +151,50 @@ def test_times_of_a_clock_that_jumped_are_not_known():
     listed = {item["run"]: item for item in json.loads("\n".join(said("runs", "--output", "json")))}
     assert (listed["back"]["duration"], listed["never"]["created"]) == (None, None)
     assert sum("not known" in line for line in said("runs")) == 2
+
+
+def test_a_run_of_the_future_is_not_called_the_newest():
+    saved(run="now", state=State.SUCCEEDED)
+    saved(run="ahead", state=State.SUCCEEDED, created=time.time() + 9e6, ended=None)
+    os.utime(store.run_folder("ahead"), (0, time.time() + 9e6))
+    for command in ("show", "stop", "logs", "rm"):
+        code, out, err = tfsteps(command, "latest")
+        assert (code, out) == (13, ""), command
+        assert "latest is run ahead, and the time of run ahead, 20" in err
+        assert "is in the future: check the clock" in err
+        assert err.endswith("; write the id of another run, such as now\n")
+    code, out, err = tfsteps("show", "mnist")
+    assert (code, out) == (2, "")
+    assert "which run is the newest that is called 'mnist' is not known: the time of run ahead" in err
+    assert "run          ahead" in said("show", "ahead")
+    assert "run          ahead" in said("show", "ahe"), "the beginning of one id"
+    shutil.rmtree(store.run_folder("now"))
+    assert tfsteps("show", "latest")[2].endswith("; fix the cause and retry\n")
+
+
+def test_the_clocks_of_two_machines_may_differ_a_little():
+    saved(run="now", state=State.SUCCEEDED, created=time.time() + 30)
+    os.utime(store.run_folder("now"), (0, time.time() + 30))
+    assert "run          now" in said("show", "latest")
+    assert "run          now" in said("show", "mnist")
+
+
+@pytest.mark.parametrize("name", ["latest", "mnist", "r1"])
+def test_a_name_is_looked_for_by_reading_each_run_once(monkeypatch, name):
+    for i in range(20):
+        saved(run=f"r{i:02}", state=State.SUCCEEDED)
+    read, attempts = [], store.attempts
+
+    def counted(run, task=None):
+        read.append(run)
+        return attempts(run, task)
+
+    monkeypatch.setattr(store, "attempts", counted)
+    with contextlib.suppress(CommandError):  # r1 begins several ids
+        LocalBackend().resolve(name)
+    counts = collections.Counter(read)
+    counts.pop(name, None)  # whether that is an id
+    assert sorted(counts.values()) == ([1] if name == "latest" else [1] * 20)
 
 
 def test_tune_does_not_count_runs_of_the_future():

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import time
 import types
 
 import pytest
@@ -70,7 +71,9 @@ def test_follow_ends_with_the_job(monkeypatch):
         made.write(status(state=State.SUCCEEDED))
         lock.close()
 
-    monkeypatch.setattr(local, "time", types.SimpleNamespace(sleep=end))  # it ends while it is waited for
+    monkeypatch.setattr(
+        local, "time", types.SimpleNamespace(sleep=end, time=time.time)
+    )  # it ends while it is waited for
     lines = said("show", "latest", "--follow")
     assert lines[:2] == ["mnist: running", "run          r1"], "the last line is the end, once"
     assert lines[-1] == "mnist succeeded after 1m01s."
@@ -90,7 +93,7 @@ def test_follow_continues_with_tasks_that_start_meanwhile(command, monkeypatch):
             locks[1].close()
         locks[0].close()
 
-    monkeypatch.setattr(local, "time", types.SimpleNamespace(sleep=start_and_end))
+    monkeypatch.setattr(local, "time", types.SimpleNamespace(sleep=start_and_end, time=time.time))
     assert [line for line in said(*command) if re.search("later succeeded|a line", line)]
 
 
@@ -106,7 +109,7 @@ def test_follow_warns_of_a_status_that_cannot_be_read_once(command, monkeypatch)
             attempt.write(status(task="good", state=State.SUCCEEDED))
             lock.close()
 
-    monkeypatch.setattr(local, "time", types.SimpleNamespace(sleep=end_at_the_third_poll))
+    monkeypatch.setattr(local, "time", types.SimpleNamespace(sleep=end_at_the_third_poll, time=time.time))
     code, _, err = tfsteps(*command)
     assert (code, err.count("cannot be read"), len(polls)) == (0, 1, 3)
 
@@ -131,7 +134,7 @@ def test_follow_of_a_pipeline_ends_with_the_pipeline(with_job, monkeypatch):
             record.write()
             lock.close()
 
-    monkeypatch.setattr(local, "time", types.SimpleNamespace(sleep=end_at_the_third_poll))
+    monkeypatch.setattr(local, "time", types.SimpleNamespace(sleep=end_at_the_third_poll, time=time.time))
     assert said("show", "r1", "--follow")[-1] == "nightly failed after 1m05s: step check failed with exit code 1"
     assert len(polls) == 3
 
