@@ -12,12 +12,12 @@ from tfsteps.backends.find import Job
 from tfsteps.backends.left_jobs import refreshed
 from tfsteps.backends.records import record_of
 from tfsteps.console.errors import CommandError
-from tfsteps.console.text import CLOCK_SECONDS, clean, duration, iso
+from tfsteps.console.text import clean, duration, iso
 from tfsteps.runs.demo import Mark
 from tfsteps.runs.events import State
 from tfsteps.runs.identity import Identity, label_value
 from tfsteps.runs.pipeline_record import PipelineRecord
-from tfsteps.runs.status import Status
+from tfsteps.runs.status import CLOCK_SECONDS, Status
 from tfsteps.spec.pod_rules import LABEL_KEY, LABEL_VALUE
 from tfsteps.spec.units import parse_duration
 

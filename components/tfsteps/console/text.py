@@ -5,11 +5,10 @@ import sys
 from collections.abc import Sequence
 
 from tfsteps.masking import hidden
+from tfsteps.runs.status import CLOCK_SECONDS
 from tfsteps.spec import format_duration
 from tfsteps.text.terminal import plain, shown
 
-CLOCK_SECONDS = 60.0
-"""Clocks of two machines may differ by this much."""
 NOT_KNOWN = "not known"
 
 _MAX_LINE = 2000  # characters of a log line that are shown on a terminal

@@ -7,7 +7,7 @@ from tfsteps.report.formats import duration, moment, plural
 from tfsteps.report.html import Html, join, tag
 from tfsteps.runs.events import ReplicaState, State
 from tfsteps.runs.lost_launcher import ABANDONED
-from tfsteps.runs.status import ReplicaStatus, Status
+from tfsteps.runs.status import CLOCK_SECONDS, ReplicaStatus, Status
 
 _PEER_LOST = "PeerLost"  # the reason of a replica that failed because another one did
 _NAMED = 5  # replicas in a sentence
@@ -54,8 +54,10 @@ def lost(status: Status) -> Html | None:
     if not abandoned(status) or status.ended is None:
         return None
     running, others = _at_the_end(status.replicas, status.ended)
+    lasted = status.ended - status.created
+    after = f"{duration(lasted)} after the creation" if lasted > -CLOCK_SECONDS else "before the creation"
     facts = [
-        ("Last record", f"{moment(status.ended)}, {duration(status.ended - status.created)} after the creation"),
+        ("Last record", f"{moment(status.ended)}, {after}"),
         ("Running then", listed(running)),
         ("Before", listed(others)),
         ("Now", _now(status)),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tfsteps.report.html import Html, tag
 from tfsteps.runs.events import ReplicaState
-from tfsteps.runs.status import Incarnation, ReplicaStatus
+from tfsteps.runs.status import CLOCK_SECONDS, Incarnation, ReplicaStatus
 from tfsteps.spec import format_bytes, format_duration
 
 UNKNOWN = "\N{EN DASH}"
@@ -57,8 +57,10 @@ def moment(at: float | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Return `3m05s`; a negative time, after a clock was set back, counts as 0."""
-    return UNKNOWN if seconds is None else format_duration(max(seconds, 0.0))
+    """Return `3m05s`; `not known` for a negative time, after a clock was set back."""
+    if seconds is None:
+        return UNKNOWN
+    return "not known" if seconds < -CLOCK_SECONDS else format_duration(max(seconds, 0.0))
 
 
 def size(amount: float | None) -> str:

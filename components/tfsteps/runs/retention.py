@@ -8,9 +8,7 @@ from tfsteps.runs import store
 from tfsteps.runs.lost_launcher import may_continue
 from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.runs.removal import InUseError, check_unused
-from tfsteps.runs.status import Status
-
-_CLOCK_SECONDS = 60.0  # clocks of file servers and of this machine may differ by this much
+from tfsteps.runs.status import CLOCK_SECONDS, Status
 
 
 class RunRecords(msgspec.Struct, frozen=True):
@@ -102,7 +100,7 @@ def _decisions(
             continue
         position += 1
         age = now - (records.ended or 0.0)
-        if age < -_CLOCK_SECONDS:
+        if age < -CLOCK_SECONDS:
             yield RetentionDecision(records, "its end is in the future: check the clock of this machine")
         elif keep is not None and position <= keep:
             yield RetentionDecision(records, f"it is one of the newest {keep}")

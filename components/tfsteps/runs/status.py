@@ -11,6 +11,9 @@ from tfsteps.runs.location import BEFORE_RECORDED, Location
 from tfsteps.runs.usage import UsageSummary
 from tfsteps.spec import RoleName
 
+CLOCK_SECONDS = 60.0
+"""Clocks of two machines may differ by this much; a time that is further in the future is not known."""
+
 # Only a damaged file exceeds these limits. A process id of -1 would mean every process.
 Bytes = Annotated[int, msgspec.Meta(ge=0, le=1 << 60)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 31)]

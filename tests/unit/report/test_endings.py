@@ -8,6 +8,7 @@ from tests.support.finished import START, attempt_of, changes, ran
 from tests.unit.report.test_html import Reader
 from tests.unit.report.test_page import page_of
 from tfsteps.report import endings
+from tfsteps.report.formats import duration
 from tfsteps.runs.events import State
 
 JOB = "{name: wide, command: [python, train.py], roles: {chief: {}, worker: {replicas: %d}}}"
@@ -132,3 +133,14 @@ def test_a_lost_run_elsewhere(system, namespace, location, place):
 def test_an_end_that_is_recorded_is_not_lost():
     status = finished.failed().status()
     assert endings.lost(status) is None
+
+
+@pytest.mark.parametrize(("seconds", "shown"), [(-900, "not known"), (-30, "0s"), (75, "1m15s"), (None, "\N{EN DASH}")])
+def test_a_time_that_a_changed_clock_made_negative_is_not_known(seconds, shown):
+    assert duration(seconds) == shown
+
+
+def test_a_report_whose_end_is_before_its_start_names_no_duration():
+    attempt, status = attempt_of(JOB % 1, State.SUCCEEDED, started=START + 1, ended=START - 900)
+    attempt.write(status)
+    assert "Durationnot known" in Reader(page_of(attempt)).text.replace("\n", "")

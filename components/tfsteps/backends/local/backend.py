@@ -25,7 +25,7 @@ from tfsteps.backends.whole_runs import pause_run
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import warn
 from tfsteps.console.outputs import verdict
-from tfsteps.console.text import CLOCK_SECONDS, local_time
+from tfsteps.console.text import local_time
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.launcher.printer import Printer
@@ -37,7 +37,7 @@ from tfsteps.runs.location import Location
 from tfsteps.runs.log_segments import LogReader, segments
 from tfsteps.runs.lost_launcher import may_continue
 from tfsteps.runs.pipeline_record import PipelineRecord
-from tfsteps.runs.status import Status
+from tfsteps.runs.status import CLOCK_SECONDS, Status
 from tfsteps.runs.store import AttemptFolder, UnreadableError
 
 _HINT_SECONDS = 15.0  # longer than the default grace period

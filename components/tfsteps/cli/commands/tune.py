@@ -23,11 +23,11 @@ from tfsteps.cli.place_options import Context, From, ListOn, Namespace
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import warn
 from tfsteps.console.outputs import OutputFormat, print_json, print_table
-from tfsteps.console.text import CLOCK_SECONDS, clean, iso, local_time
+from tfsteps.console.text import clean, iso, local_time
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.runs.identity import Identity, label_value
 from tfsteps.runs.location import Location
-from tfsteps.runs.status import Status
+from tfsteps.runs.status import CLOCK_SECONDS, Status
 from tfsteps.settings import find
 from tfsteps.settings.apply import apply
 from tfsteps.settings.types import Layer
