@@ -78,4 +78,5 @@ class StopRequests:
 
     @property
     def _cause(self) -> Cause:
-        return Cause.INTERRUPTED if signal.SIGINT in self.signals else Cause.CANCELLED
+        asked = signal.SIGINT in self.signals or self._attempt.stop_requested
+        return Cause.INTERRUPTED if asked else Cause.CANCELLED

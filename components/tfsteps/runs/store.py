@@ -140,8 +140,8 @@ class AttemptFolder:
 
     @property
     def stop_requested(self) -> bool:
-        """Whether `terminate` has signalled the launcher."""
-        return self._stop_file.exists()
+        """Whether `terminate` has signalled the launcher; False if that cannot be read."""
+        return os.path.exists(self._stop_file)  # noqa: PTH110  raises nothing, for signal handlers
 
     @property
     def launcher(self) -> ProcessRef | None:

@@ -18,7 +18,7 @@ class Cause(enum.StrEnum):
     """Why a job is being stopped."""
 
     CANCELLED = "cancelled"  # the user or the engine stops it, or the launcher's pod ends
-    INTERRUPTED = "interrupted"  # a person pressed Ctrl-C: no pod ends so
+    INTERRUPTED = "interrupted"  # a person pressed Ctrl-C or ran `tfsteps stop`: no pod ends so
     DEADLINE = "deadline"  # a deadline of tfsteps passed, or the same failure came again
     LAUNCHER = "launcher"  # the launcher failed; nothing may be left running
 
