@@ -13,6 +13,7 @@ from tfsteps.console.outputs import verdict
 from tfsteps.launcher.failure import exit_code
 from tfsteps.launcher.lifecycle import launch
 from tfsteps.launcher.printer import Printer
+from tfsteps.masking import masked_words
 from tfsteps.runs.events import ReplicaState
 from tfsteps.runs.location import Location
 from tfsteps.runs.status import ReplicaStatus, Status
@@ -75,8 +76,8 @@ def chosen(job: TrainingJob, text: str) -> list[RoleName]:
 
 
 def program(job: TrainingJob, name: RoleName) -> str:
-    """Return the command line that a role's replicas would run; empty = that of the image."""
-    return shlex.join(job.resolved_roles()[name].program)
+    """Return the command line that a role's replicas would run, without its secrets; empty = that of the image."""
+    return shlex.join(masked_words(job.resolved_roles()[name].program))
 
 
 def held(job: TrainingJob, roles: Sequence[RoleName], system: str, total: float | None = None) -> TrainingJob:

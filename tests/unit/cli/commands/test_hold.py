@@ -79,6 +79,12 @@ def test_what_a_role_would_run():
     assert hold.program(job("{name: a, image: b, roles: {worker: {}}}"), "worker") == ""
 
 
+def test_the_program_of_a_role_is_shown_without_its_secrets():
+    secret = "{name: a, image: b, command: [python, --api-key=k3y, --hub-token, t0ken, --lr, '1'], roles: {worker: {}}}"
+    text = hold.program(job(secret), "worker")
+    assert text == "python '--api-key=***' --hub-token '***' --lr 1"
+
+
 # --- what is told
 
 
