@@ -110,11 +110,14 @@ release: $(STAMP) ## what a release publishes, into dist/: wheel, sdist, the ima
 	@$(BIN)/python release.py
 
 image: $(STAMP) ## the images, by docker or podman: [REGISTRY/]tfsteps/launcher and tensorboard:<version>, with their digests; BASE is what they are built from
-	@rm -rf dist; $(BIN)/python -m build --wheel --no-isolation --outdir dist >/dev/null
-	@cp images/launcher/requirements.txt dist
-	@cp images/tensorboard/requirements.txt dist/requirements-tensorboard.txt
+	@for tool in docker podman; do $$tool info >/dev/null 2>&1 && exit; done; \
+	  echo 'error: neither docker nor podman can build here: run `docker info` or `podman info` to see why; dist/ is as it was' >&2; exit 1
+	@rm -rf build/image; $(BIN)/python -m build --wheel --no-isolation --outdir build/image >/dev/null
+	@cp images/launcher/requirements.txt build/image
+	@cp images/tensorboard/requirements.txt build/image/requirements-tensorboard.txt
+	@rm -rf dist; mv build/image dist
 	@set -- $$(TFSTEPS_REGISTRY=$(REGISTRY) $(BIN)/python -c 'import tfsteps.image as i; print(i.__version__, i.IMAGE, i.TENSORBOARD_IMAGE)'); \
-	  tool=$$(command -v docker || command -v podman || echo docker); build="$$tool build --build-arg BASE=$(BASE) --build-arg VERSION=$$1"; \
+	  tool=$$(docker info >/dev/null 2>&1 && echo docker || echo podman); build="$$tool build --build-arg BASE=$(BASE) --build-arg VERSION=$$1"; \
 	  $$build --build-arg REGISTRY=$(REGISTRY) --tag $$2 --file images/launcher/Dockerfile dist && \
 	  $$build --tag $$3 --file images/tensorboard/Dockerfile dist && for image in $(BASE) $$2 $$3; do \
 	  echo "$$image $$($$tool image inspect --format '{{.Id}}' $$image 2>/dev/null || echo 'is not stored here')"; done
