@@ -2,7 +2,6 @@
 
 import collections
 import contextlib
-import os
 import pathlib
 import sys
 from typing import IO
@@ -13,7 +12,7 @@ from tfsteps.runs.log_file import log_block
 from tfsteps.runs.log_segments import NOT_SAVED, Segment, set_aside
 from tfsteps.runs.store import open_private
 from tfsteps.spec import format_bytes
-from tfsteps.spec.units import parse_bytes
+from tfsteps.spec.units import environment_limit, parse_bytes
 
 VARIABLE = "TFSTEPS_LOG_LIMIT"
 DEFAULT = 1 << 30
@@ -28,18 +27,12 @@ def log_limit() -> tuple[int, str]:
 
     If it is wrong, the limit is the default.
     """
-    text = os.environ.get(VARIABLE, "").strip()
-    if not text:
-        return DEFAULT, ""
-    allowed = f"allowed: 0 for no limit, or a size from {_LEAST >> 20}Mi to 1024Ti, such as 200Mi or 4Gi"
-    try:
-        limit = parse_bytes(text.removesuffix("B"))
-    except ValueError:
-        return DEFAULT, f"{VARIABLE}={text!r} is not a size; {allowed}"
-    if limit and not _LEAST <= limit <= _MOST:
-        size = "small" if limit < _LEAST else "large"
-        return DEFAULT, f"{VARIABLE}={text!r} is too {size}; {allowed}"
-    return limit, ""
+    allowed = f"0 for no limit, or a size from {_LEAST >> 20}Mi to 1024Ti, such as 200Mi or 4Gi"
+
+    def size(text: str) -> int:
+        return parse_bytes(text.removesuffix("B"))
+
+    return environment_limit(VARIABLE, size, "a size", least=_LEAST, most=_MOST, default=DEFAULT, allowed=allowed)
 
 
 class Tails:

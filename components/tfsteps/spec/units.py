@@ -1,9 +1,13 @@
 """Short notations for quantities: `30m`, `4Gi`, `500m`. Each is parsed once and stored as a number."""
 
+import os
 import re
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, TypeVar
 
 from msgspec import Meta
+
+_NumberT = TypeVar("_NumberT", int, float)
 
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _NUMBER = r"[0-9]{1,18}(\.[0-9]{1,18})?"
@@ -59,6 +63,39 @@ def suggest_bytes(text: str) -> str | None:
         return None
     number, _, unit, binary, _ = match.groups()
     return f"{number}{unit.upper()}i" if binary else number + (unit if unit == "k" else unit.upper())
+
+
+def environment_limit(
+    name: str,
+    parse: Callable[[str], _NumberT],
+    kind: str,
+    *,
+    least: _NumberT,
+    most: _NumberT,
+    default: _NumberT,
+    allowed: str,
+) -> tuple[_NumberT, str]:
+    """Return the limit in an environment variable, and what is wrong with the variable; empty = nothing.
+
+    Args:
+        name: The variable.
+        parse: Returns the limit in a text. ValueError if it contains none.
+        kind: What a text must be: `a duration`.
+        least: The smallest limit, beside 0, which means none.
+        most: The largest limit.
+        default: The limit if the variable is empty or wrong.
+        allowed: The allowed values, for the message.
+    """
+    text = os.environ.get(name, "").strip()
+    if not text:
+        return default, ""
+    try:
+        limit = parse(text)
+    except ValueError:
+        return default, f"{name}={text!r} is not {kind}; allowed: {allowed}"
+    if limit and not least <= limit <= most:
+        return default, f"{name}={text!r} is too {'small' if limit < least else 'large'}; allowed: {allowed}"
+    return limit, ""
 
 
 def suggest_cores(text: str) -> str | None:

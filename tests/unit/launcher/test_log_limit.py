@@ -49,7 +49,7 @@ def run(script):
 
 def test_a_launcher_refuses_a_wrong_limit_before_it_creates_anything(monkeypatch, home):
     monkeypatch.setenv("TFSTEPS_LOG_LIMIT", "much")
-    with pytest.raises(LaunchError, match="is not a size") as refusal:
+    with pytest.raises(LaunchError, match="TFSTEPS_LOG_LIMIT='much' is not a size") as refusal:
         run("true")
     assert not refusal.value.retryable
     assert not home.exists()

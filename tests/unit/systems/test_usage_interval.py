@@ -22,7 +22,7 @@ def test_durations(monkeypatch, text, seconds):
 
 @pytest.mark.parametrize(
     ("text", "wrong"),
-    [("often", "is not a duration"), ("-1", "is not a duration"), ("0.5s", "is too short"), ("2h", "is too long")],
+    [("often", "is not a duration"), ("-1", "is not a duration"), ("0.5s", "is too small"), ("2h", "is too large")],
 )
 def test_other_values_are_one_problem(monkeypatch, text, wrong):
     monkeypatch.setenv("TFSTEPS_USAGE_INTERVAL", text)
