@@ -147,7 +147,7 @@ def test_lint_reads_the_settings_of_a_namespace(engine, limit, code, tmp_path, m
     ],
 )
 def test_validate_reads_the_settings_of_a_namespace(answer, code, said, tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr(files, "COMMAND_PATIENCE_SECONDS", 0.3)
     (tmp_path / "job.yaml").write_text(JOB)
     with serve(Cluster(answer)) as server:
         write_kubeconfig(tmp_path / "kubeconfig", server, monkeypatch)

@@ -8,10 +8,6 @@ from tfsteps.console.errors import CommandError
 from tfsteps.runs.location import Location
 from tfsteps.systems import registry
 
-PATIENCE_SECONDS = 5.0
-"""How long requests are retried when a server does not answer; short, since a user waits at the terminal."""
-
-
 AUTO = "auto"
 """In place of a job system's name: the one whose API the cluster serves."""
 

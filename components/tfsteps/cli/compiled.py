@@ -15,13 +15,13 @@ from typing import Any, TypeVar
 from tfsteps import image
 from tfsteps.backends.place import Place
 from tfsteps.cli import pipelines_1
-from tfsteps.cli.place_options import PATIENCE_SECONDS
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import warn
 from tfsteps.engines import registry
 from tfsteps.engines.compiled import Compiled, LintError
 from tfsteps.engines.plugin import EnginePlugin
 from tfsteps.engines.step_jobs import refusals
+from tfsteps.kube.backoff import COMMAND_PATIENCE_SECONDS
 from tfsteps.runs.location import Location
 from tfsteps.spec import SpecError
 from tfsteps.systems.kubernetes.job_cluster import JobCluster
@@ -79,7 +79,7 @@ def settings_refusals(compiled: Compiled, place: Place) -> list[str]:
     They are those that TFSTEPS_SETTINGS names, else those of a cluster, if the place is one. Errors as `refusals`.
     """
     named = next((namespace for namespace, _ in compiled.authoring.references(compiled.documents)), "")
-    cluster = JobCluster(place.context, place.namespace or named, PATIENCE_SECONDS)
+    cluster = JobCluster(place.context, place.namespace or named, COMMAND_PATIENCE_SECONDS)
     return list(refusals(compiled, {}, cluster, ask=place.on == Location.KUBERNETES))
 
 

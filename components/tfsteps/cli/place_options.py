@@ -9,9 +9,6 @@ from tfsteps.runs.location import Location
 from tfsteps.systems import registry
 from tfsteps.systems.base import LaunchError
 
-PATIENCE_SECONDS = 5.0
-"""How long a check repeats a request that has no valid answer: somebody waits for it at a terminal."""
-
 
 class CheckedOn(enum.StrEnum):
     """Where checks of files look beside the files."""

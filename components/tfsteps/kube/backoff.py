@@ -7,6 +7,9 @@ import random
 import time
 from collections.abc import Iterator
 
+COMMAND_PATIENCE_SECONDS = 5.0
+"""How long a command repeats a request that has no valid answer; short, because a user waits at the terminal."""
+
 _SLICE_SECONDS = 0.1
 _RANDOM = random.Random()  # noqa: S311  no secret; apart from the generator that programs may seed
 

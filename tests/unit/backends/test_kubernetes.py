@@ -477,7 +477,7 @@ def test_no_operator_no_kubeconfig_and_no_server_are_distinguished(server, tmp_p
         patch.setattr(server, "script", lambda _: refusal(404, "NotFound"))
         assert refused("runs", *K) == "error: test serves no kind of job: install an operator\n"
     assert "has no context 'other'" in refused("runs", *K, "--context", "other")
-    monkeypatch.setattr("tfsteps.backends.kubernetes.backend.PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr("tfsteps.backends.kubernetes.backend.COMMAND_PATIENCE_SECONDS", 0.1)
     file = tmp_path / "kubeconfig"
     file.write_text(re.sub(r"127.0.0.1:\d+", "127.0.0.1:1", file.read_text()))
     code, out, err = tfsteps("runs", *K)

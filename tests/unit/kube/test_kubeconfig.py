@@ -216,7 +216,7 @@ PLUGINS = {
 def write(tmp_path, monkeypatch):
     file = tmp_path / "config"
     monkeypatch.setenv("KUBECONFIG", str(file))
-    monkeypatch.setattr("tfsteps.backends.kubernetes.backend.PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr("tfsteps.backends.kubernetes.backend.COMMAND_PATIENCE_SECONDS", 0.1)
 
     def write(content, script=""):
         text = content if isinstance(content, (bytes, str)) else yaml.safe_dump(content)

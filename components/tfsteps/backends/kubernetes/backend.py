@@ -11,7 +11,7 @@ from tfsteps.backends.base import NO_LABELS, EventFolder, LogOptions, Section
 from tfsteps.backends.find import FoundRun, Selection, run_among
 from tfsteps.backends.kubernetes import debug, graph, log, pause, shell, tensorboard
 from tfsteps.backends.kubernetes.pipelines import failed_pipelines
-from tfsteps.backends.place import PATIENCE_SECONDS, Place
+from tfsteps.backends.place import Place
 from tfsteps.backends.records import Record, record_of, recorded_job, reports_of
 from tfsteps.backends.waiting import Changes, print_now, wait
 from tfsteps.console.errors import CommandError
@@ -19,6 +19,7 @@ from tfsteps.console.messages import warn
 from tfsteps.console.outputs import verdict
 from tfsteps.engines.registry import find_origin
 from tfsteps.kube import client
+from tfsteps.kube.backoff import COMMAND_PATIENCE_SECONDS
 from tfsteps.kube.credentials import AccessError
 from tfsteps.kube.errors import ApiError
 from tfsteps.launcher.exit_codes import ExitCode
@@ -49,8 +50,8 @@ def cluster(place: Place, of_job: JobCluster | None = None) -> Iterator[ClusterR
         of_job: Another cluster, on which a job of `place` will be; None = that of `place`.
     """
     try:
-        found = of_job or JobCluster(place.context, place.namespace, PATIENCE_SECONDS)
-        api = client.Api(found.api.access, patience=PATIENCE_SECONDS)
+        found = of_job or JobCluster(place.context, place.namespace, COMMAND_PATIENCE_SECONDS)
+        api = client.Api(found.api.access, patience=COMMAND_PATIENCE_SECONDS)
         namespace = "" if place.everywhere else found.namespace
     except LaunchError as error:
         raise CommandError(str(error), ExitCode.PLATFORM if error.retryable else ExitCode.USAGE) from error

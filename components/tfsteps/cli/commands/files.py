@@ -12,9 +12,10 @@ import typer
 import yaml
 
 from tfsteps.api.job_input import JobInput, check, find_system, name_of, read_file, with_settings
-from tfsteps.cli.place_options import PATIENCE_SECONDS, CheckedOn, Context, Namespace, Overrides
+from tfsteps.cli.place_options import CheckedOn, Context, Namespace, Overrides
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say, warn
+from tfsteps.kube.backoff import COMMAND_PATIENCE_SECONDS
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.spec import SpecError, TrainingJob
 from tfsteps.spec.fields import Image
@@ -211,7 +212,7 @@ def _cluster(on: CheckedOn, system: str | None, context: str, namespace: str) ->
     from tfsteps.systems.kubernetes.job_cluster import JobCluster  # noqa: PLC0415
 
     choose(on.value, system, context, namespace)
-    cluster = JobCluster(context, namespace, PATIENCE_SECONDS)
+    cluster = JobCluster(context, namespace, COMMAND_PATIENCE_SECONDS)
     if warning := cluster.read_settings(registry.options()).warning:
         warn(warning)
     return cluster

@@ -13,6 +13,7 @@ from tfsteps.console.messages import say
 from tfsteps.engines.argo.workflow import WORKFLOWS
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.kube.access import find
+from tfsteps.kube.backoff import COMMAND_PATIENCE_SECONDS
 from tfsteps.kube.client import Api
 from tfsteps.kube.credentials import AccessError
 from tfsteps.kube.errors import ApiError
@@ -39,7 +40,6 @@ RESOURCES = {
 }
 """The kinds that `tfsteps submit` creates, by name, in the order in which a schedule's objects depend on each other."""
 
-_PATIENCE_SECONDS = 5.0  # short, because a user waits at the terminal
 _TRIES = 5  # of an update; controllers write the status of the same object
 
 _Object = Mapping[str, Any]
@@ -49,7 +49,7 @@ _Object = Mapping[str, Any]
 def cluster(context: str) -> Iterator[Api]:
     """Yield the API of the cluster; raise CommandError if it refuses a request."""
     try:
-        yield Api(find(context), patience=_PATIENCE_SECONDS)
+        yield Api(find(context), patience=COMMAND_PATIENCE_SECONDS)
     except AccessError as error:
         raise CommandError(str(error)) from error
     except ApiError as error:

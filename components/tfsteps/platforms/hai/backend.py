@@ -9,10 +9,10 @@ import msgspec
 
 from tfsteps.backends.base import NO_LABELS, Section
 from tfsteps.backends.pipeline_link import pipeline_links
-from tfsteps.backends.place import PATIENCE_SECONDS
 from tfsteps.backends.platform import PlatformBackend
 from tfsteps.console.errors import CommandError
 from tfsteps.console.outputs import verdict
+from tfsteps.kube.backoff import COMMAND_PATIENCE_SECONDS
 from tfsteps.kube.credentials import AccessError
 from tfsteps.kube.errors import ApiError
 from tfsteps.launcher.exit_codes import ExitCode
@@ -28,7 +28,7 @@ from tfsteps.runs.graph import Node, NodeKind, Surroundings
 def hai() -> Iterator["HaiBackend"]:
     """Yield what has been launched on the platform that is configured; a refusal of it ends the command."""
     try:
-        yield HaiBackend(HaiRuns(Client(access.find(), patience=PATIENCE_SECONDS)))
+        yield HaiBackend(HaiRuns(Client(access.find(), patience=COMMAND_PATIENCE_SECONDS)))
     except AccessError as error:
         raise CommandError(str(error)) from error
     except ApiError as error:
