@@ -22,12 +22,8 @@ WORKFLOW = {
         "templates": [{"name": "main", "container": {"image": "busybox:1.37", "command": ["true"]}}],
     },
 }
-IDS = {"experiment_id": "e", "pipeline_id": "p", "pipeline_version_id": "v"}
 WRITERS = {
-    "kubeflow": lambda when: [
-        kubeflow.recurring_run(when, NOW),
-        kubeflow.scheduled_workflow(when, NOW, name="retrain", parameters={"workers": 2, "mode": "full"}, **IDS),
-    ],
+    "kubeflow": lambda when: [kubeflow.recurring_run(when, NOW)],
     "argo": lambda when: [argo.cron_workflow(when, WORKFLOW, "retrain")],
     "janitor": lambda when: [janitor.config_map(when, WORKFLOW, "retrain")],
     "cronjob": lambda when: cronjob.objects(when, WORKFLOW, "retrain", namespace="team", image="launcher:1"),

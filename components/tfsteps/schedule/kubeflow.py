@@ -1,4 +1,4 @@
-"""A schedule as a recurring run of Kubeflow Pipelines: arguments for its client, or its ScheduledWorkflow object.
+"""A schedule as a recurring run of Kubeflow Pipelines: arguments for its client.
 
 Cron expressions of Kubeflow Pipelines have six fields, seconds first. It also accepts five fields but gives them
 another meaning, so they are never written. All schedules use the server's time zone, CRON_SCHEDULE_TIMEZONE, which
@@ -6,10 +6,8 @@ defaults to UTC.
 """
 
 import zoneinfo
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
-
-import msgspec
 
 from tfsteps.schedule.cron import Cron
 from tfsteps.schedule.fires import fire_times
@@ -72,58 +70,6 @@ def schedule_of(cron: str, interval_seconds: int, zone: str, *, start: str | Non
         return from_plain({**when, **{field: text for field, text in limits.items() if text}})
     except SpecError:
         return None
-
-
-def scheduled_workflow(
-    schedule: Schedule,
-    now: float,
-    *,
-    name: str,
-    experiment_id: str,
-    pipeline_id: str,
-    pipeline_version_id: str,
-    parameters: Mapping[str, Any] | None = None,
-    service_account: str = "",
-    server_timezone: str = "UTC",
-) -> dict[str, Any]:
-    """Return the ScheduledWorkflow object for an uploaded pipeline; call it only for a schedule without problems.
-
-    Args:
-        schedule: The schedule.
-        now: Seconds since the epoch.
-        name: The object's name.
-        experiment_id: Id of the experiment that the runs belong to.
-        pipeline_id: Id of the pipeline.
-        pipeline_version_id: Id of the pipeline's version.
-        parameters: The pipeline's inputs by name.
-        service_account: ServiceAccount of the runs; empty = the installation's default.
-        server_timezone: As in `problems`.
-    """
-    recurring = recurring_run(schedule, now, server_timezone)
-    fields = {
-        "start_time": "startTime",
-        "end_time": "endTime",
-        "cron_expression": "cron",
-        "interval_second": "intervalSecond",
-    }
-    trigger = {field: recurring[argument] for argument, field in fields.items() if argument in recurring}
-    values = [{"name": key, "value": msgspec.json.encode(value).decode()} for key, value in (parameters or {}).items()]
-    return {
-        "apiVersion": "kubeflow.org/v1beta1",
-        "kind": "ScheduledWorkflow",
-        "metadata": {"name": name},
-        "spec": {
-            "enabled": True,
-            "maxConcurrency": recurring["max_concurrency"],
-            "noCatchup": recurring["no_catchup"],
-            "trigger": {"cronSchedule" if schedule.cron else "periodicSchedule": trigger},
-            "workflow": {"parameters": values},
-            "experimentId": experiment_id,
-            "pipelineId": pipeline_id,
-            "pipelineVersionId": pipeline_version_id,
-            **({"serviceAccount": service_account} if service_account else {}),
-        },
-    }
 
 
 def _problems(schedule: Schedule, now: float, server_timezone: str) -> Iterator[Problem]:
