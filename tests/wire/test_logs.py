@@ -3,6 +3,7 @@
 import contextlib
 import datetime as dt
 import itertools
+import json
 import threading
 
 import pytest
@@ -107,6 +108,50 @@ def test_lines_that_come_fast_are_taken_together_though_each_has_its_own_tls_rec
         until(lambda: found.closed)
         assert found.texts == [b"line %d" % i for i in range(3000)]
         assert found.blocks < 300  # nearly 3000 if each record is taken as it comes
+
+
+def pod_of_its_name(first, then, *, uid="another"):
+    """Answer as for a pod whose log was read once, and then for another pod of its name, with another log."""
+    read = []
+
+    def script(asked):
+        if not asked.path.endswith("/log"):
+            return Answer(body=json.dumps({"metadata": {"uid": uid}}).encode())
+        if asked.query.get("previous") == "true":
+            return refusal(400, "BadRequest", "previous terminated container not found")
+        read.append(asked)
+        if len(read) == 1:
+            return Answer(parts=first) if first else Answer(body=b"")
+        return Answer(body=b"".join(then[-int(asked.query.get("tailLines", "9")) :]))
+
+    return script
+
+
+@pytest.mark.parametrize("ended", [True, False], ids=["ended", "not reported yet"])
+@pytest.mark.parametrize("then", [[], [line(9, "of another")], [line(1, "of another"), line(9, "more")]], ids=len)
+@pytest.mark.parametrize("first", [[], [line(1, "one"), 1.1, line(1, "two", "100000000")]], ids=["silent", "lines"])
+def test_the_log_of_another_pod_of_the_same_name_is_not_taken_for_its_own(first, then, ended):
+    """The operator has recreated the pod, and the watch has not reported it yet."""
+    with reading(pod_of_its_name(first, then), uid="own") as (server, found, log):
+        until(lambda: server.asked)
+        if first:
+            until(lambda: found.texts[1:])
+        if ended:
+            log.tell(0, ended=True)
+        if then or ended:
+            until(lambda: found.closed)
+        assert found.texts == [b"one", b"two"][: len(first)]
+        assert not found.incomplete
+
+
+def test_a_log_whose_last_line_is_gone_has_a_gap_if_the_pod_is_the_same():
+    script = pod_of_its_name([line(1, "one")], [line(9, "later")], uid="own")
+    with reading(script, uid="own") as (_, found, log):
+        until(lambda: found.texts)
+        log.tell(0, ended=True)
+        until(lambda: found.closed)
+        assert found.texts[0::2] == [b"one", b"later"]
+        assert b"the node had dropped the one before" in found.texts[1]
 
 
 WHOLE = [line(1, "one"), line(2, "two"), line(3, "three")]

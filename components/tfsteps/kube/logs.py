@@ -6,7 +6,10 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 
+import msgspec
+
 from tfsteps.answer import NO, Answer, known
+from tfsteps.json_errors import NOT_READABLE
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError, Stopped
 from tfsteps.kube.event_loop import EventLoop, pause
@@ -37,6 +40,16 @@ _GAP = "lines may be missing here: the node had dropped the one before when the 
 _DOUBT = "lines may be missing here: when the log was read again, equal lines with the same time did not tell its place"
 _ROTATED = "lines may be missing here: reading was {:.0f} s behind, and the node has begun a new log file since"
 _BEHIND_SECONDS = 1.0
+
+
+class _Metadata(msgspec.Struct):
+    uid: str
+
+
+class _Pod(msgspec.Struct):
+    metadata: _Metadata
+
+
 _NO_PREVIOUS = "what the container printed before it was started again is gone from its node"
 
 
@@ -102,6 +115,7 @@ class ContainerLog:
         partial: Callable[[bytes], object] | None = None,
         position: Position | None = None,
         restarts: int = 0,
+        uid: str = "",
     ) -> None:
         """Start to read; the container must have started.
 
@@ -116,8 +130,11 @@ class ContainerLog:
             partial: Takes an unfinished line, at most once a second; None = not needed.
             position: Where to continue; None = the beginning.
             restarts: Number of restarts so far; the log from before the last restart is read first.
+            uid: The pod's; empty = no other pod gets its name.
         """
         self._loop, self._api = loop, api
+        self._pod_path, self._uid = PODS.path(namespace, pod), uid
+        self._answered = False  # an answer was read to its end
         self._path = PODS.path(namespace, pod, "log")
         self._query = {"container": container, "timestamps": "true"}
         self._put = put
@@ -205,6 +222,9 @@ class ContainerLog:
 
     async def _read_on(self, restarts: int, *, ended: bool) -> bool:
         """Read what is there, and follow the log if the container has not ended; tell whether that is all."""
+        if (self._moved or (self._answered and not self._position.lines)) and await self._replaced():
+            self._gone = True
+            return False
         if self._moved:
             await self._find_again()
         if restarts > self._known:
@@ -220,7 +240,8 @@ class ContainerLog:
             self._hidden = self._moved = True
             self._position.look_everywhere()
             return False
-        if last is not None and last.unknown and not self._rest and self._behind > _BEHIND_SECONDS:
+        behind = last is not None and last.unknown and not self._rest and self._behind > _BEHIND_SECONDS
+        if behind and not await self._replaced():
             self._put(note(_ROTATED.format(self._behind), self._known))
         self._put_rest(self._rest, self._position)
         return True
@@ -233,6 +254,23 @@ class ContainerLog:
         if time.monotonic() - self._refused < _REFUSED_SECONDS and not (ended and error.status == 403):
             return None
         return str(error)
+
+    async def _replaced(self) -> bool:
+        """Tell whether another pod has the name by now; False also if that is not known.
+
+        Operators recreate a pod under its name, and the API finds logs by name alone. The watch may report it late.
+        """
+        if not self._uid:
+            return False
+        try:
+            with self._api.begin(self._pod_path, {}) as stream:
+                await stream.begin(_ANSWER_SECONDS)
+                if not is_good(stream.status, stream.headers):
+                    return False
+                text = b"".join([bytes(part) async for part in stream.parts()])
+            return msgspec.json.decode(text, type=_Pod).metadata.uid != self._uid
+        except (ApiError, *NOT_READABLE):
+            return False
 
     # --- other logs than the one that was read
 
@@ -341,6 +379,7 @@ class ContainerLog:
                     self._partial(splitter.rest)
         if splitter.rest.startswith(_NO_LOG):
             raise ApiError(splitter.rest.decode(errors="replace"), 404)
+        self._answered = True
         return bytes(splitter.rest)
 
     def _take(self, position: Position, block: bytes, *, continued: bool = False) -> None:

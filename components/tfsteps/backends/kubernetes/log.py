@@ -112,6 +112,7 @@ class ClusterLog:
             closed=lambda lost: self._news.put((program, lost)),
             position=self._positions[program.key],
             restarts=program.container.restarts,
+            uid=program.job_pod.pod.uid,
         )
 
     def _stream(self, program: "_Program") -> Iterator[LogLine]:

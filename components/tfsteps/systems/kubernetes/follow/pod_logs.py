@@ -118,6 +118,7 @@ class PodLogs:
             closed=lambda lost: self._put((closed, (lost,)), 0),
             partial=partial,
             restarts=container.restarts,
+            uid=pod.uid,
         )
 
     # --- in the main loop
