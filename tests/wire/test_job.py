@@ -51,6 +51,8 @@ def follow(about_job, about_pods, pods_at_the_end, printed=0, refuse=None):
             return refuse.pop(0) if refuse else rest_of_log(printed, asked.query)
         if asked.path.endswith("/tfjobs"):
             return about_job if "watch" in asked.query and pods_seen.wait(60) else listed(tfjob("Running"))
+        if "/pods/" in asked.path:  # of a reader without a line: is it still the same pod?
+            return Answer(body=pod("running"))
         if "watch" in asked.query:
             pods_seen.set()
             return about_pods
