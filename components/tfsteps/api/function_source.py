@@ -4,6 +4,7 @@ import ast
 import builtins
 import importlib.util
 import inspect
+import itertools
 import json
 import pathlib
 import site
@@ -13,6 +14,7 @@ import sysconfig
 import textwrap
 import types
 import typing
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -27,6 +29,10 @@ _PLAIN = (int, float, str, bool, list, dict)
 _FIX = (
     "only functions, imports and JSON constants of the module are shipped: pass it as a parameter, or define it inside"
 )
+
+
+_texts: weakref.WeakKeyDictionary[Callable[..., Any], str] = weakref.WeakKeyDictionary()
+"""The source of functions as it was first read: their file may be edited while the program runs."""
 
 
 class FunctionError(CommandError):
@@ -54,9 +60,17 @@ class FunctionSource(msgspec.Struct, frozen=True):
     parameters: Mapping[str, Parameter]
 
 
-def read(function: Callable[..., Any]) -> FunctionSource:
-    """Return the source of a function. FunctionError if it cannot be shipped, with the name and the line."""
-    return _Reader(function).read()
+def read(function: Callable[..., Any], *, complete: bool = True) -> FunctionSource:
+    """Return the source of a function, with what its module has now.
+
+    Args:
+        function: The function.
+        complete: Whether its module has all names; False = names that it uses may be defined later.
+
+    Raises:
+        FunctionError: It cannot be shipped; the message has the name and the line.
+    """
+    return _Reader(function, complete=complete).read()
 
 
 def words(source: FunctionSource, values: Mapping[str, Any], *, references: bool) -> list[str]:
@@ -128,13 +142,15 @@ class _Reader:
 
     Attributes:
         function: The function to read now.
+        complete: Whether a name that the module does not have is an error.
         shipped: The name of the function that is shipped; that of a function it uses differs.
         header: Imports and constants, by the name in the module.
         bodies: Source by the name in the module, each after what its default values may use. None = is being read.
     """
 
-    def __init__(self, function: Callable[..., Any], user: "_Reader | None" = None) -> None:
+    def __init__(self, function: Callable[..., Any], user: "_Reader | None" = None, *, complete: bool = True) -> None:
         self.function = function
+        self.complete = user.complete if user else complete
         self.name = getattr(function, "__name__", repr(function))
         self.shipped: str = user.shipped if user else self.name
         self.first = 0
@@ -182,15 +198,23 @@ class _Reader:
         if name != self.name and self.function.__globals__.get(self.name, self.function) is not self.function:
             raise self.error(1, f"{self.name!r} is another object of its module now; rename one of them")
         self._add_used(node)
-        body = "\n".join(text.splitlines()[node.lineno - 1 :])
+        body = "\n".join([*text.splitlines()[node.lineno - 1 :], *self._defaults(node)])
         del self.bodies[name]  # it comes after what it uses
         self.bodies[name] = body if name == self.name else f"{body}\n\n\n{name} = {self.name}"
         return node
 
+    def _defaults(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
+        """Yield lines that set the default values that the function has: those of names may have changed since."""
+        for attribute, nodes in (("__defaults__", node.args.defaults), ("__kwdefaults__", node.args.kw_defaults)):
+            value = getattr(self.function, attribute)
+            inner = itertools.chain.from_iterable(ast.walk(default) for default in nodes if default)
+            if any(isinstance(part, ast.Name) for part in inner) and _is_literal(value):
+                yield f"{self.name}.{attribute} = {value!r}"
+
     def _parsed(self) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef, str]:
         missing = "its source is not available; define it in a file or a cell of a notebook"
         try:
-            text = textwrap.dedent(inspect.getsource(self.function))
+            text = _texts.get(self.function) or textwrap.dedent(inspect.getsource(self.function))
         except (OSError, TypeError) as error:
             raise self.error(1, missing) from error
         try:
@@ -201,6 +225,7 @@ class _Reader:
         functions = ast.FunctionDef | ast.AsyncFunctionDef
         if not isinstance(node, functions) or node.name != self.code.co_name:
             raise self.error(1, missing)
+        _texts[self.function] = text
         return node, text
 
     def _check_decorators(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
@@ -225,7 +250,7 @@ class _Reader:
             if name in self.bodies:
                 continue
             if name not in self.function.__globals__:
-                if not hasattr(builtins, name):
+                if self.complete and not hasattr(builtins, name):
                     raise self.error(line, f"{name!r} is not defined")
                 continue
             value = self.function.__globals__[name]

@@ -63,7 +63,7 @@ class TrainFunction(Generic[P, R]):
         """Read the source. See `train_function`."""
         functools.update_wrapper(self, function)
         self._function = function
-        self._source = function_source.read(function)
+        self._source = function_source.read(function, complete=False)
         self._name = name or name_of(self._source.name) or "function"
         self._roles = {"chief": int(chief), "worker": workers, "ps": ps}
         self._image = image
@@ -78,7 +78,7 @@ class TrainFunction(Generic[P, R]):
     def job(self, /, **parameters: Any) -> dict[str, Any]:
         """Return the job that `run` runs, with the fields of a job file; its code is kept on this machine.
 
-        FunctionError for wrong parameters.
+        FunctionError for wrong parameters, and for what the module has got since that cannot be shipped.
         """
         outputs = {**self._spec.get("outputs", {})}
         if self._metrics:
@@ -114,7 +114,8 @@ class TrainFunction(Generic[P, R]):
             **parameters: Those of the function.
 
         Raises:
-            FunctionError: A parameter is unknown, missing or of another type. Nothing was created.
+            FunctionError: A parameter is unknown, missing or of another type, or the function now uses what cannot be
+                shipped. Nothing was created.
             SpecError: The job cannot run on this system. Nothing was created.
             RunFailed: The job did not succeed.
             CommandError: It could not be launched, or could not be followed to its end.
@@ -170,9 +171,9 @@ class TrainFunction(Generic[P, R]):
         return inputs | {key: value for key, value in more.items() if value}
 
     def _packed(self) -> str:
-        """Pack the source, and return the digest of the archive."""
+        """Pack the source with what the module has now, as a call would use it; return the digest of the archive."""
         with tempfile.TemporaryDirectory() as folder:
-            _write(pathlib.Path(folder), self._source, self._requirements)
+            _write(pathlib.Path(folder), function_source.read(self._function), self._requirements)
             try:
                 return code_archive.pack(pathlib.Path(folder)).digest
             except (CodeError, OSError) as error:
@@ -220,8 +221,8 @@ def train_function(
 ) -> TrainFunction[P, R] | Callable[[Callable[P, R]], TrainFunction[P, R]]:
     """Make a function a job: a decorator, with or without arguments. Every replica calls the function.
 
-    Its source is shipped without its module, with what it uses of it: imports of installed packages, constants that are
-    JSON, and functions.
+    Its source is shipped without its module, with what it uses of it at the time of `run`, `job`, `kfp` or `argo`:
+    imports of installed packages, constants that are JSON, and functions.
     Parameters have a type: int, float, str, bool, list or dict, or one of them or None. It returns None or JSON.
 
     Args:

@@ -299,7 +299,6 @@ def line_of(function, more):
         (odd_default, f"line {line_of(odd_default, 0)}: the default of 'a' is [1j]"),
         (odd_type, "parameter 'a' has the type <class 'complex'>; use one of int"),
         (variable, "parameter 'values' has no name at a call"),
-        (undefined, f"line {line_of(undefined, 1)}: 'get_ipythonn' is not defined"),
         (decorated.__wrapped__, "its decorator 'kept' is not shipped; remove it"),
     ],
 )
@@ -327,6 +326,32 @@ def test_wrong_parameters_are_refused_before_anything_is_created(parameters, wro
         circle.run(**parameters)
     assert wrong in str(error.value)
     assert not home.exists()
+
+
+CELLS = (
+    "from tfsteps import train_function\nN = 1\ndef helper(): return N",
+    """
+@train_function
+def fit(n: int = N, *, m: int = N * 10) -> list:
+    return [n, m, N, helper(), later()]
+""",
+    "N = 2\ndef helper(n=N): return -n\ndef later(): return 'later'",
+)
+
+
+def test_names_of_the_module_have_their_present_values_and_defaults_those_of_the_definition(tmp_path):
+    scope = {"__name__": "__main__"}
+    for number, cell in enumerate(CELLS):
+        file = tmp_path / f"cell{number}.py"
+        file.write_text(cell)
+        exec(compile(cell, file, "exec"), scope)
+    (tmp_path / "cell1.py").write_text("\n\n\n@train_function\ndef fit():\n    return 'edited'\n")
+    assert shipped(scope["fit"], tmp_path / "run") == scope["fit"]() == [1, 10, 2, -2, "later"]
+
+
+def test_a_name_that_is_not_defined_when_the_function_runs_is_refused():
+    with pytest.raises(FunctionError, match=f"line {line_of(undefined, 1)}: 'get_ipythonn' is not defined"):
+        train_function(undefined).run()
 
 
 def test_no_parameter_is_an_option_of_run():
