@@ -52,7 +52,7 @@ def returns_a_set():
 
 
 def test_a_result_that_is_not_json_fails_the_job():
-    with pytest.raises(RunFailed):
+    with pytest.raises(RunFailed, match="TypeError: the result contains a set, which is not JSON"):
         returns_a_set.run()
 
 

@@ -61,6 +61,14 @@ def write_metrics(result: Any) -> None:
                 tensorflow.summary.scalar(name, value, step=0)
 
 
+def number(value: Any) -> Any:
+    """Return the number that a value of NumPy or TensorFlow is. TypeError if it is none."""
+    try:
+        return value.item() if hasattr(value, "item") else value.numpy().item()
+    except (AttributeError, TypeError, ValueError) as error:
+        raise TypeError(f"the result contains a {type(value).__name__}, which is not JSON") from error
+
+
 def main() -> None:
     """Run the function."""
     install()
@@ -74,8 +82,7 @@ def main() -> None:
     result = function(**values)
     if not decides():
         return
-    # A NumPy number has `item`. Anything else that is not JSON is an error of the function.
-    encoded = json.dumps(result, default=lambda value: value.item())
+    encoded = json.dumps(result, default=number)
     if len(encoded) > MOST_BYTES:
         raise ValueError(f"the result has {len(encoded)} bytes; at most {MOST_BYTES}: write more to TFSTEPS_OUTPUT_DIR")
     write_metrics(json.loads(encoded))
