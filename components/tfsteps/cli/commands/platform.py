@@ -10,11 +10,13 @@ import yaml
 
 from tfsteps.api.job_input import read_file
 from tfsteps.cli.place_options import Overrides
+from tfsteps.console.errors import CommandError
 from tfsteps.settings.apply import Applied, apply
-from tfsteps.settings.parse import load
+from tfsteps.settings.parse import load, parse
 from tfsteps.spec import Path, dotted
 from tfsteps.spec.notation import to_plain
 from tfsteps.systems import registry
+from tfsteps.text.streams import read_input
 
 
 class PlatformAction(enum.StrEnum):
@@ -25,12 +27,20 @@ class PlatformAction(enum.StrEnum):
 
 def platform(
     action: Annotated[PlatformAction, typer.Argument(metavar="ACTION", help="check: report problems of the settings.")],  # noqa: ARG001
-    file: Annotated[str, typer.Argument(metavar="FILE", help="The settings: their file.")],
-    job: Annotated[str | None, typer.Argument(metavar="JOB", help="A job file: print what such a job gets.")] = None,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The settings: their file; `-` reads it.")],
+    job: Annotated[
+        str | None, typer.Argument(metavar="JOB", help="A job file, `-` reads it: print what such a job gets.")
+    ] = None,
     *,
     namespace: Annotated[
-        str, typer.Option("--namespace", "-n", help="Namespace of the job; it decides whose project the job is of.")
-    ] = "default",
+        str | None,
+        typer.Option(
+            "--namespace",
+            "-n",
+            help="Namespace of the job; it decides whose project the job is of.",
+            show_default="default",
+        ),
+    ] = None,
     overrides: Overrides = None,
 ) -> None:
     """Check platform settings, and show what a job gets by them.
@@ -38,8 +48,12 @@ def platform(
     Every problem is printed with its line. With a job, each of its fields is printed with the setting that sets it;
     fields without one are the job's own. Exits 2 for wrong settings, and for a job that they refuse.
     """
-    settings = load(file, registry.options())
-    layers = settings.layers(namespace)
+    if file == job == "-":
+        raise CommandError("FILE and JOB are both `-`; write one of them to a file")
+    if job is None and (overrides or namespace is not None):
+        raise CommandError("--set and --namespace are about a job; add JOB, the job file")
+    settings = parse(read_input(), "stdin", registry.options()) if file == "-" else load(file, registry.options())
+    layers = settings.layers("default" if namespace is None else namespace)
     if job is None:
         projects = f"; projects: {', '.join(settings.projects)}" if settings.projects else ""
         print(f"{file}: the settings are fine{projects}")

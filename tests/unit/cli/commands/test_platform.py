@@ -47,6 +47,25 @@ def test_a_refusal_names_the_setting_and_who_can_change_it():
 
 
 @pytest.mark.usefixtures("files")
+def test_the_settings_may_be_standard_input():
+    code, shown, _ = tfsteps("platform", "check", "-", "job.yaml", input=SETTINGS)
+    assert (code, "defaults.keep_for" in shown) == (0, True)
+
+
+@pytest.mark.usefixtures("files")
+@pytest.mark.parametrize(
+    ("arguments", "wrong"),
+    [
+        (["-", "-"], "FILE and JOB are both `-`"),
+        (["settings.yaml", "--set", "resources.gpu=3"], "are about a job; add JOB"),
+        (["settings.yaml", "-n", "vision"], "are about a job; add JOB"),
+    ],
+)
+def test_arguments_without_effect_are_refused(arguments, wrong):
+    assert wrong in refused("platform", "check", *arguments)
+
+
+@pytest.mark.usefixtures("files")
 def test_run_and_validate_apply_the_file_of_the_variable(monkeypatch):
     monkeypatch.setenv("TFSTEPS_SETTINGS", "settings.yaml")
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
