@@ -118,8 +118,13 @@ def pack(folder: pathlib.Path) -> Packed:
             raise CodeError(f"code folder {folder} has no files to ship, left out: {', '.join(left_out) or 'nothing'}")
         _check_size(folder, root, files)
         plain = _tar(root, files)
+    except FileNotFoundError as error:
+        wrong = f"{error.filename} was deleted while its folder was read"
+        fix = f"retry when no program writes there, or list it in {IGNORE_FILE}"
+        raise CodeError(f"code folder {folder} cannot be packed: {wrong}; {fix}") from error
     except OSError as error:
-        raise CodeError(f"code folder {folder} cannot be packed: {error}") from error
+        fix = f"make it readable, or list it in {IGNORE_FILE}"
+        raise CodeError(f"code folder {folder} cannot be packed: {error}; {fix}") from error
     digest = hashlib.sha256(plain).hexdigest()
     size = _keep(digest, gzip.compress(plain, mtime=0))
     return Packed(digest, len(files), size, tuple(left_out))
@@ -283,7 +288,7 @@ def _files(root: pathlib.Path, above: _Ignores, left_out: list[str], folder: str
 def _unusable(root: pathlib.Path, entry: os.DirEntry[str]) -> str:
     """Return why an entry cannot be shipped; empty = it can."""
     if entry.is_symlink():
-        target = pathlib.Path(entry.path).resolve()
+        target = pathlib.Path(os.path.realpath(entry.path))  # `resolve` raises RuntimeError for a loop of links
         if not target.is_relative_to(root):
             return "link that leads out of the folder"
         return "" if target.exists() else "broken link"

@@ -114,10 +114,12 @@ def test_links_stay_links_inside_and_lead_nowhere_else(folder, tmp_path):
     (folder / "dir").symlink_to("lib")
     (folder / "data").symlink_to(tmp_path)
     (folder / "lost").symlink_to("nothing")
+    (folder / "loop").symlink_to("loop")
     os.mkfifo(folder / "pipe")
     packed = pack(folder)
     assert packed.left_out == (
-        "data (link that leads out of the folder)", "lost (broken link)", "pipe (not a regular file)",
+        "data (link that leads out of the folder)", "loop (broken link)", "lost (broken link)",
+        "pipe (not a regular file)",
     )  # fmt: skip
     unpack(packed.digest, there := tmp_path / "there")
     assert (there / "link.py").read_text() == (there / "dir" / "a.py").read_text() == "A = 1\n"
@@ -207,7 +209,17 @@ def test_a_file_that_cannot_be_read_is_named(folder, monkeypatch):
         raise PermissionError(13, "Permission denied", "train.py")
 
     monkeypatch.setattr(code_archive, "_tar", fail)
-    with pytest.raises(CodeError, match=r"cannot be packed: .*train.py"):
+    with pytest.raises(
+        CodeError, match=r"cannot be packed: .*train.py'; make it readable, or list it in .tfstepsignore"
+    ):
+        pack(folder)
+
+
+def test_a_file_that_is_deleted_while_its_folder_is_packed_is_named(folder, monkeypatch):
+    monkeypatch.setattr(code_archive, "_check_size", lambda *_: (folder / "train.py").unlink())
+    with pytest.raises(
+        CodeError, match=r"train.py was deleted while its folder was read; retry when no program writes"
+    ):
         pack(folder)
 
 
