@@ -20,6 +20,7 @@ from tfsteps.console.text import duration
 from tfsteps.image import IMAGE, unqualified
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.launcher.printer import Printer
+from tfsteps.runs import store
 from tfsteps.runs.events import LogLines, State
 from tfsteps.runs.identity import new_run_id
 from tfsteps.runs.location import Location
@@ -97,7 +98,8 @@ def check(
     if not codes:
         raise CommandError(f"no job system could be checked on {on}", ExitCode.PLATFORM)
     if worst := max(codes):
-        say(f"`tfsteps show {run}` and `tfsteps logs {run}` have more")
+        if store.attempts(run):
+            say(f"`tfsteps show {run}` and `tfsteps logs {run}` have more")
         raise typer.Exit(worst)
 
 

@@ -25,6 +25,6 @@ def test_a_server_without_an_answer_is_no_failure(code, said, monkeypatch):
         raise CommandError("no answer", code)
 
     monkeypatch.setattr(check, "launch_plan", without_answer)
-    ended, out, _ = tfsteps("check")
-    assert said in out
+    ended, out, err = tfsteps("check")
+    assert (said in out, err) == (True, ""), "no command shows more of a job that was not launched"
     assert ended == (ExitCode.PLATFORM if code == ExitCode.PLATFORM else ExitCode.FAILED)
