@@ -433,6 +433,18 @@ def test_a_failure_that_changes_is_restarted_as_often_as_allowed():
     assert run_job(python(code, "restart: on_failure")).replica("worker-0").restarts == 3
 
 
+def test_a_job_without_ports_has_failed_and_is_not_lost():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (100, hard))
+    try:
+        result = run_job("name: a\nroles: {worker: {replicas: 150}}\ncommand: [echo]")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert (result.status.state, result.status.reason) == (State.FAILED, "StartFailed")
+    assert "of 150 ports were free; raise `ulimit -n`" in result.status.message
+    assert result.status.failure.fault == "platform"
+
+
 def test_arguments_that_are_too_long_are_the_users_fault():
     soft, hard = resource.getrlimit(resource.RLIMIT_STACK)
     resource.setrlimit(resource.RLIMIT_STACK, (1 << 20, hard))  # a quarter of it is for arguments

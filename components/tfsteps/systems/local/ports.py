@@ -1,6 +1,7 @@
 """TCP ports for the replicas of one job."""
 
 import contextlib
+import errno
 import os
 import pathlib
 import socket
@@ -26,15 +27,23 @@ def free_ports(count: int) -> list[int]:
 
     All are bound at once, so that they differ, and on every interface, as TensorFlow binds them. Another program may
     still take one before the replica does: then the supervisor restarts the cluster.
+
+    Raises:
+        OSError: There are not so many; the message says what is used up.
     """
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for sock in sockets:
-            sock.bind(("", 0))
-        return [sock.getsockname()[1] for sock in sockets]
-    finally:
-        for sock in sockets:
-            sock.close()
+    with contextlib.ExitStack() as stack:
+        free = []
+        try:
+            for _ in range(count):
+                sock = stack.enter_context(socket.socket())
+                sock.bind(("", 0))
+                free.append(sock.getsockname()[1])
+        except OSError as error:
+            limit = "net.ipv4.ip_local_port_range" if error.errno == errno.EADDRINUSE else "`ulimit -n`"
+            raise OSError(
+                error.errno, f"{error.strerror}: {len(free)} of {count} ports were free; raise {limit}"
+            ) from error
+        return free
 
 
 def visible() -> bool:

@@ -79,12 +79,14 @@ class LocalJob:
     def events(self) -> Iterator[Event]:
         """Start the replicas, then yield events until all have ended."""
         try:
-            with (
-                Guard(self._attempt.replicas_ended) as guard,
-                contextlib.closing(
-                    _RunningJob(self._job, self._options, self._make_commands, self._attempt, guard)
-                ) as running,
-            ):
+            with contextlib.ExitStack() as stack:
+                try:
+                    guard = stack.enter_context(Guard(self._attempt.replicas_ended))
+                    running = _RunningJob(self._job, self._options, self._make_commands, self._attempt, guard)
+                except OSError as error:  # the machine lacks ports, processes or file descriptors
+                    yield _not_started(error)
+                    return
+                stack.enter_context(contextlib.closing(running))
                 stop = lambda: running.stop(os.eventfd_read(self._stops), by_deadline=self._by_deadline)  # noqa: E731
                 running.selector.register(self._stops, selectors.EVENT_READ, stop)
                 outcome = yield from running.events()
@@ -266,7 +268,11 @@ class _RunningJob:
     def spawn(self, replicas: Iterable[ReplicaName], *, new_ports: bool = False) -> None:
         """Start a process of each replica; none of them runs."""
         if new_ports:
-            self.commands = self._make_commands()
+            try:
+                self.commands = self._make_commands()
+            except OSError as error:
+                self.phase = _not_started(error)
+                return
         for replica in replicas:
             try:
                 number = self.latest[replica].number + 1 if replica in self.latest else 0
@@ -306,6 +312,12 @@ class _RunningJob:
         if (state, reason, message) != self._last_state:
             self.queue.append(JobChanged(at=time.time(), state=state, reason=reason, message=message))
         self._last_state = state, reason, message
+
+
+def _not_started(error: OSError) -> JobChanged:
+    """Return the end of a job of which no process could be started."""
+    message = f"The replicas could not be started: {error}."
+    return JobChanged(at=time.time(), state=State.FAILED, reason="StartFailed", message=message)
 
 
 class _Restart(NamedTuple):
