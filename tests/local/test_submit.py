@@ -44,7 +44,7 @@ def test_a_pipeline_runs_here(tmp_path, monkeypatch, form, number):
     assert str(tmp_path) in out, "steps start in the program's folder, or in the current one"
 
 
-def test_an_image_that_is_not_installed_here(tmp_path):
+def test_an_image_that_is_not_installed_here(tmp_path, home):
     file = tmp_path / "nightly.py"
     file.write_text(PROGRAM)
     code, out, err = tfsteps("submit", file, "--engine", "local")
@@ -63,6 +63,10 @@ def test_an_image_that_is_not_installed_here(tmp_path):
         f"error: run {run_id} has no jobs; `tfsteps show {run_id}` says how it ended\n",
     )
     assert tfsteps("rerun", run_id)[0] == 2, "and so it is when it is run again"
+    home.rename(tmp_path / "moved")
+    home.write_text("a file")
+    code, _, err = tfsteps("submit", file, "--engine", "local")
+    assert (code, "the run folder cannot be used: " in err, err.endswith("; set TFSTEPS_HOME\n")) == (13, True, True)
 
 
 def test_only_what_matters_on_this_machine_is_checked(tmp_path):

@@ -17,6 +17,7 @@ from tfsteps.api.job_input import name_of
 from tfsteps.api.replica.tfsteps_function import MARK
 from tfsteps.api.results import Attempt
 from tfsteps.console.errors import CommandError
+from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.report.html import tag
 from tfsteps.runs import code_archive
 from tfsteps.runs.code_archive import CodeError
@@ -176,8 +177,11 @@ class TrainFunction(Generic[P, R]):
             _write(pathlib.Path(folder), function_source.read(self._function), self._requirements)
             try:
                 return code_archive.pack(pathlib.Path(folder)).digest
-            except (CodeError, OSError) as error:
+            except CodeError as error:
                 raise CommandError(f"the source of {self._source.name} cannot be packed: {error}") from error
+            except OSError as error:
+                wrong = f"the run folder cannot be used: {error}; set TFSTEPS_HOME"
+                raise CommandError(wrong, ExitCode.PLATFORM) from error
 
 
 def _write(folder: pathlib.Path, source: FunctionSource, requirements: Sequence[str]) -> None:

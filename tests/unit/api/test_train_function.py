@@ -354,6 +354,12 @@ def test_a_name_that_is_not_defined_when_the_function_runs_is_refused():
         train_function(undefined).run()
 
 
+def test_a_run_folder_that_cannot_be_used_is_named(home):
+    home.write_text("a file")
+    with pytest.raises(CommandError, match=r"the run folder cannot be used: .*; set TFSTEPS_HOME"):
+        circle.job(radius=1)
+
+
 def test_no_parameter_is_an_option_of_run():
     *options, _ = [name for name in inspect.signature(type(circle).run).parameters if name != "self"]
     assert (*options,) == RUN_OPTIONS

@@ -112,7 +112,8 @@ def _total(lines: Sequence[_Line], *, dry_run: bool) -> str:
     removed, kept = sum(line.removed for line in lines), sum(bool(line.decision.kept) for line in lines)
     would = " would be" if dry_run else ""
     freed = format_bytes(sum(line.size for line in lines))
-    return f"{removed} run{'s' * (removed != 1)}{would} removed, {kept} kept, {freed}{would} freed"
+    left = f", {failed} not removed" if (failed := sum(bool(line.error) for line in lines)) else ""
+    return f"{removed} run{'s' * (removed != 1)}{would} removed, {kept} kept{left}, {freed}{would} freed"
 
 
 def _summary(lines: Sequence[_Line], *, dry_run: bool) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import warn
 from tfsteps.console.outputs import forget_tensorboard, pipeline_verdict, results
 from tfsteps.console.text import clean, columns, duration
@@ -60,8 +61,11 @@ def run_here(
     out = Printer()
     out.say(f"run {run_id}")
     record = PipelineRecord(run=run_id, pipeline=pipeline.name, state=State.RUNNING, created=time.time())
-    # the folder is private, as the inputs of steps may hold secrets; locked, the run is not removed
-    with contextlib.suppress(KeyboardInterrupt), store.locked(root):
+    try:
+        lock = store.locked(root)  # the run is not removed, and its folder is private: inputs may hold secrets
+    except OSError as error:
+        raise CommandError(f"the run folder cannot be used: {error}; set TFSTEPS_HOME", ExitCode.PLATFORM) from error
+    with contextlib.suppress(KeyboardInterrupt), lock:
         text = compiled_text(pipeline)
         submission = LocalSubmission(
             pipeline=text, arguments=dict(arguments), images=sorted(images), folder=os.fspath(folder)

@@ -111,5 +111,16 @@ def test_a_run_that_cannot_be_read_is_kept_with_one_warning():
     assert err.count("\n") == 1
 
 
+def test_a_run_that_cannot_be_removed_is_counted(monkeypatch):
+    def fail(_):
+        raise PermissionError(13, "Permission denied")
+
+    ended("old", 40)
+    monkeypatch.setattr(removal, "_delete", fail)
+    code, out, err = tfsteps("prune", "--keep", "0")
+    assert (code, out) == (13, "0 runs removed, 0 kept, 1 not removed, 0 B freed\n")
+    assert "run old cannot be removed completely" in err
+
+
 def test_without_runs_nothing_is_removed():
     assert said("prune", "--keep", "0") == ["0 runs removed, 0 kept, 0 B freed"]
