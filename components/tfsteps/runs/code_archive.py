@@ -35,6 +35,9 @@ IGNORE_FILE = ".tfstepsignore"
 INLINE_BYTES = 48 << 10
 """The largest compressed archive in an input of a pipeline's step, all of which are one argument of a process."""
 
+MOST_ARCHIVE_BYTES = 320 << 20
+"""No archive is larger, compressed or not: what a bucket has may be endless, or expand to any size."""
+
 _MOST_BYTES, _MOST_FILES = 256 << 20, 10_000  # of the files before they are compressed
 _UNUSED_SECONDS = 90 * 86400.0
 _SHOWN = 5
@@ -331,11 +334,12 @@ def _tar(root: pathlib.Path, files: Sequence[str]) -> bytes:
 
 def _plain(archive: bytes, digest: str) -> bytes:
     """Return the uncompressed archive. CodeError if it is not that of the digest, as after a crash."""
+    unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)  # 16: as gzip
     try:
-        plain = gzip.decompress(archive)
-    except (OSError, EOFError, zlib.error):
+        plain = unpacker.decompress(archive, MOST_ARCHIVE_BYTES)
+    except zlib.error:
         plain = b""
-    if hashlib.sha256(plain).hexdigest() != digest:
+    if not unpacker.eof or unpacker.unused_data or hashlib.sha256(plain).hexdigest() != digest:
         raise CodeError(f"the code {digest[:12]} is damaged: its content has another hash; pack it again")
     return plain
 

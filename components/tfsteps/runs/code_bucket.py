@@ -69,13 +69,16 @@ def fetch(source: CodeSource) -> None:
     try:
         if url.startswith("http"):
             with urllib.request.urlopen(url, timeout=_SECONDS) as answer:  # noqa: S310  as above
-                archive = answer.read()
+                archive = answer.read(code_archive.MOST_ARCHIVE_BYTES)
         else:
             set_endpoints()
-            archive = open_object(url)[0].read()
+            archive = open_object(url)[0].read(code_archive.MOST_ARCHIVE_BYTES)
     except (OSError, http.client.HTTPException) as error:
         if isinstance(error, urllib.error.HTTPError):
             error.close()
         fix = "correct code.bucket or the credentials, or launch it from its folder: `--set code=FOLDER`"
         raise CodeError(f"the code cannot be fetched from {url}: {error}; {fix}") from error
-    code_archive.keep(source.digest, archive)
+    try:
+        code_archive.keep(source.digest, archive)
+    except CodeError as error:
+        raise CodeError(f"{error}; it was fetched from {url}") from error

@@ -157,12 +157,23 @@ def test_a_machine_keeps_nothing_that_is_not_the_code(source, monkeypatch, tmp_p
         code_bucket.upload(code)
         moved(monkeypatch, tmp_path)
         store.objects[f"/code/{code.digest}.tar.gz"] = b"no archive"
-        with pytest.raises(CodeError, match="is damaged"):
+        with pytest.raises(CodeError, match=r"is damaged: .*; it was fetched from http://"):
             code_bucket.fetch(code)
         store.objects.clear()
         with pytest.raises(CodeError, match=r"cannot be fetched from http://.*404.*--set code=FOLDER"):
             code_bucket.fetch(code)
     assert not code_archive.kept(code.digest)
+
+
+@pytest.mark.parametrize("most", [1 << 12, 50])  # of the plain archive, of the compressed one
+def test_no_more_is_read_or_unpacked_than_code_can_have(source, monkeypatch, tmp_path, most):
+    with served() as (_, address):
+        code = source(f"{address}/code")
+        code_bucket.upload(code)
+        moved(monkeypatch, tmp_path)
+        monkeypatch.setattr(code_archive, "MOST_ARCHIVE_BYTES", most)
+        with pytest.raises(CodeError, match="is damaged"):
+            code_bucket.fetch(code)
 
 
 def test_a_machine_that_does_not_keep_the_code_refuses_a_claim():
