@@ -150,7 +150,7 @@ class _Reader:
 
     def __init__(self, function: Callable[..., Any], user: "_Reader | None" = None, *, complete: bool = True) -> None:
         self.function = function
-        self.complete = user.complete if user else complete
+        self.complete: bool = user.complete if user else complete
         self.name = getattr(function, "__name__", repr(function))
         self.shipped: str = user.shipped if user else self.name
         self.first = 0
