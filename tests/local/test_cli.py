@@ -127,6 +127,7 @@ def test_a_failed_run_says_what_its_log_has_once_unless_other_replicas_print_muc
         (("job.yaml", "--system", "lcoal"), "error: job system 'lcoal' is unknown: use one of local"),
         (("job.yaml", "--run-id", ""), "error: --run-id '' cannot be used"),
         (("job.yaml", "--run-id", "latest"), "error: --run-id 'latest' cannot be used"),
+        (("job.yaml", "--run-id", "-x"), "error: --run-id '-x' cannot be used: commands read it as an option"),
         (("job.yaml", "--task", "a\nb"), "error: --task 'a\\nb' cannot be used"),
     ],
 )

@@ -133,6 +133,8 @@ def _named(option: str, text: str) -> str:
         raise CommandError(f"{option} {text!r} {wrong}")
     if text == LATEST:
         raise CommandError(f"{option} {text!r} cannot be used: it means the newest run; give another name")
+    if text.startswith("-"):
+        raise CommandError(f"{option} {text!r} cannot be used: commands read it as an option; give another name")
     return text
 
 

@@ -80,12 +80,11 @@ def init(
         files |= _docker_files(base, _docker_command(read_file(str(folder / "job.yaml")).job) if has_job else _CMD)
         if (folder / "requirements.txt").is_file():  # of the user's program
             del files["requirements.txt"]
-    for name in files:
-        if (folder / name).exists():
-            raise CommandError(
-                f"{folder / name} exists and is left as it is; choose another folder: `tfsteps init FOLDER`"
-            )
     try:
+        if existing := [name for name in files if (folder / name).exists()]:
+            raise CommandError(
+                f"{folder / existing[0]} exists and is left as it is; choose another folder: `tfsteps init FOLDER`"
+            )
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
             with (folder / name).open("xb") as file:

@@ -173,6 +173,7 @@ def test_init_overwrites_nothing(tmp_path, name):
 def test_init_names_the_path_that_it_cannot_write(tmp_path):
     (tmp_path / "file").touch()
     assert "file/folder' cannot be written: " in refused("init", tmp_path / "file" / "folder")
+    assert "cannot be written: [Errno 36] File name too long" in refused("init", tmp_path / ("a" * 300))
 
 
 def test_validate_a_good_job(tmp_path):
