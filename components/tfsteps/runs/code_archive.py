@@ -104,8 +104,8 @@ def resolve(source: CodeSource, base_dir: pathlib.Path) -> tuple[CodeSource, Pac
 def pack(folder: pathlib.Path) -> Packed:
     """Pack a folder, and keep the archive.
 
-    Left out are `.git`, what `.gitignore` and `.tfstepsignore` name, files that may hold secrets, caches, and links
-    that lead out of the folder.
+    Left out are `.git`, the records of runs, what `.gitignore` and `.tfstepsignore` name, files that may hold secrets,
+    caches, and links that lead out of the folder.
 
     Raises:
         CodeError: There is no such folder, it has no or too many files, or one of them cannot be read.
@@ -114,9 +114,9 @@ def pack(folder: pathlib.Path) -> Packed:
     if not folder.is_dir():
         what = "is not a folder" if folder.exists() else "does not exist"
         raise CodeError(f"code folder {str(folder)!r} {what}: name the folder of the program")
-    root, left_out = folder.resolve(), list[str]()
+    root, records, left_out = folder.resolve(), store.home().resolve(), list[str]()
     try:
-        files = sorted(_files(root, _Ignores.of(root), left_out))
+        files = sorted(_files(root, _Ignores.of(root), left_out, records))
         if not files:
             raise CodeError(f"code folder {folder} has no files to ship, left out: {', '.join(left_out) or 'nothing'}")
         _check_size(folder, root, files)
@@ -271,19 +271,27 @@ def _ignore_file(folder: pathlib.Path, name: str) -> _Patterns:
     return [(folder, name, GitIgnoreSpec.from_lines(lines))]
 
 
-def _files(root: pathlib.Path, above: _Ignores, left_out: list[str], folder: str = "") -> Iterator[str]:
-    """Yield the names of files and links below a folder, relative to `root`; note what is left out."""
+def _files(
+    root: pathlib.Path, above: _Ignores, left_out: list[str], records: pathlib.Path, folder: str = ""
+) -> Iterator[str]:
+    """Yield the names of files and links below a folder, relative to `root`; note what is left out.
+
+    The records of runs, with logs and earlier archives, are no code: they would give each run another hash.
+    """
     ignores = above.below(root / folder)
     with os.scandir(root / folder) as scan:
         entries = sorted(scan, key=lambda entry: entry.name)
     for entry in entries:
         name = f"{folder}{entry.name}"
         is_folder = entry.is_dir(follow_symlinks=False)
-        ignored = "version control" if entry.name in _NEVER else ignores.reason(entry.path, is_folder=is_folder)
+        if is_folder and root / name == records:
+            ignored = "records of runs"
+        else:
+            ignored = "version control" if entry.name in _NEVER else ignores.reason(entry.path, is_folder=is_folder)
         if reason := ignored or _unusable(root, entry):
             left_out.append(f"{name}{'/' if is_folder else ''} ({reason})")
         elif is_folder:
-            yield from _files(root, ignores, left_out, f"{name}/")
+            yield from _files(root, ignores, left_out, records, f"{name}/")
         else:
             yield name
 

@@ -100,6 +100,16 @@ def test_version_control_secrets_and_caches_are_left_out_whatever_gitignore_says
     assert ".git/ (version control)" in packed.left_out
 
 
+def test_records_in_the_folder_are_left_out_and_the_hash_stays_the_same(folder, monkeypatch):
+    monkeypatch.setenv("TFSTEPS_HOME", str(folder / "state" / "tfsteps"))
+    write(folder / ".tfstepsignore", "!tfsteps\n")
+    write(folder / "state" / "mine")
+    first, second = pack(folder), pack(folder)
+    assert names(second) == [".tfstepsignore", "state/mine", "train.py"]
+    assert first.digest == second.digest
+    assert second.left_out == ("state/tfsteps/ (records of runs)",)
+
+
 def test_tfstepsignore_goes_before_gitignore_and_includes_what_is_meant(folder):
     write(folder / ".gitignore", "*.csv\n")
     write(folder / ".tfstepsignore", "!small.csv\n!.env\nnotes/\n!.git\n")
