@@ -7,8 +7,10 @@ import pytest
 
 from tests.unit.cli.command import tfsteps
 from tests.unit.cli.jobs_on_cluster import pod_of, tfjob, write_kubeconfig
+from tests.unit.runs.test_record_store import attempt_of
 from tests.wire.scripted import Answer, refusal, serve
 from tfsteps.runs.identity import MANAGED_BY, RUN_ID, TASK
+from tfsteps.runs.location import Location
 from tfsteps.systems.kubernetes.cleanup.retention import JOB as ANNOTATION
 
 WORKFLOW = """
@@ -124,7 +126,7 @@ def test_a_held_job_ends_by_the_clock_of_the_cluster(there):
     assert job["metadata"]["labels"][RUN_ID] == DEBUG
     assert job["spec"]["runPolicy"]["activeDeadlineSeconds"] == 5400
     container = job["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
-    assert "sleep 3600" in str(container)
+    assert "sleep 5460 &" in str(container), "it ends by itself where nothing enforces the deadline"
 
 
 def test_a_job_that_runs_is_replaced_only_if_asked(there):
@@ -211,6 +213,19 @@ def test_a_rerun_of_one_task_is_a_new_run_of_its_job_alone(there):
     assert job["metadata"]["labels"][TASK] == "train-2"
     assert job["metadata"]["labels"][RUN_ID] != "w-uid"
     assert jobs[1]["metadata"]["name"] in str(job["spec"])
+
+
+def test_the_log_of_a_job_that_is_gone_is_that_of_its_launcher_here(there, tmp_path, monkeypatch):
+    monkeypatch.setenv("TFSTEPS_HOME", str(tmp_path / "home"))
+    assert "`tfsteps task run nightly.yaml train --on kubernetes` runs it" in task("logs", *ON[:2], code=2)
+    attempt = attempt_of(DEBUG, task="train", log=b"2026-01-01T00:00:00.000000Z worker-0 held\n")
+    status = attempt.status()
+    status.uid, status.location, status.namespace, status.created = "gone", Location.KUBERNETES, "ml", 9e9
+    attempt.write(status)
+    out = task("logs", *ON[:2])
+    assert "[worker-0] held" in out
+    assert "x is not in namespace ml of test any more; these are the lines that its launcher saved" in out
+    assert "has no run of its own here" in task("logs", *ON[:2], "-n", "other", code=2)
 
 
 def test_values_that_only_a_run_has_are_all_named(there):

@@ -51,6 +51,7 @@ class LogOptions(msgspec.Struct, frozen=True):
         grep: Only lines in which this expression is found; None = all.
         around: With `grep`: also this many lines of the same source before and after each line found.
         receive: Called with each chosen line, in place of printing it; None = lines are printed.
+        name_tasks: Lines name their task; otherwise only if they are of several.
     """
 
     wanted: Callable[[str], bool]
@@ -61,6 +62,7 @@ class LogOptions(msgspec.Struct, frozen=True):
     grep: re.Pattern[str] | None = None
     around: int = 0
     receive: Callable[[LogLine], None] | None = None
+    name_tasks: bool = False
 
 
 class EventFolder(msgspec.Struct, frozen=True):

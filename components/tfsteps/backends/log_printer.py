@@ -76,7 +76,8 @@ class LogPrinter:
 
     def _shown(self, line: LogLine) -> bytes:
         at = f"{_local(line.stamp)} " if self._options.timestamps else ""
-        name = f"{clean(line.task)}/{line.source}" if self.several and line.source else line.source or clean(line.task)
+        several = self.several or self._options.name_tasks
+        name = f"{clean(line.task)}/{line.source}" if several and line.source else line.source or clean(line.task)
         source = line.task, line.source
         mark = ""
         if line.incarnation != self._incarnations.get(source, 0):

@@ -13,6 +13,7 @@ import msgspec
 from tfsteps.backends.base import NO_LABELS, EventFolder, LogOptions, Section
 from tfsteps.backends.find import FoundRun, Selection, run_among
 from tfsteps.backends.kubernetes.backend import ClusterBackend
+from tfsteps.backends.local import log as local_log
 from tfsteps.backends.local import tensorboard as local_tensorboard
 from tfsteps.backends.local.backend import LocalBackend
 from tfsteps.backends.local.job import LocalAttempt
@@ -25,6 +26,7 @@ from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.launcher.recorder import Observer
 from tfsteps.runs import store
 from tfsteps.runs.graph import Surroundings
+from tfsteps.runs.lost_launcher import may_continue
 from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.runs.record_store import ADDRESSES, RecordError, RecordSettings, RecordStore, copies_of
 from tfsteps.runs.status import Status
@@ -240,9 +242,33 @@ class MergedBackend:
         return self._copies.containers(job) if isinstance(job, LocalAttempt) else self._cluster.containers(job)
 
     def print_log(self, jobs: Sequence[ClusterJob | LocalAttempt], selection: Selection, options: LogOptions) -> int:
-        there, gone = _of_cluster(jobs), _of_records(jobs)
-        printed = self._copies.print_log(gone, selection, options) if gone else 0
+        """Print the logs that launchers saved of jobs whose pods are gone, then those of pods."""
+        saved, there = [], []
+        for job in jobs:
+            attempt = job if isinstance(job, LocalAttempt) else self._saved(job)
+            if attempt:
+                saved.append(attempt)
+            elif isinstance(job, ClusterJob):
+                there.append(job)
+        several = len({job.status.identity.task for job in jobs}) > 1
+        options = msgspec.structs.replace(options, name_tasks=several)
+        printed = 0
+        if saved:
+            with local_log.LocalLog(options) as log:
+                log.print(saved, None, (), options.tail)
+            printed = log.printer.printed
         return printed + (self._cluster.print_log(there, selection, options) if there else 0)
+
+    def _saved(self, job: ClusterJob) -> LocalAttempt | None:
+        """Return the record of a job with the log of its launcher, if that has more lines than the pods that are left."""
+        if not job.without_pods or (record := self.record(job)) is None or not record.attempt.log.exists():
+            return None
+        followed = record.status.state.terminal and not may_continue(record.status)
+        if not followed and job.pods:
+            return None
+        if not followed:
+            warn(f"the launcher of {job.status.job} did not follow it to its end; lines after its own end are missing")
+        return LocalAttempt(record.attempt, record.attempt.alive(), record.status)
 
     def shell(self, job: ClusterJob | LocalAttempt, replica: str | None, command: Sequence[str]) -> NoReturn:
         [there] = _of_cluster([job])

@@ -364,7 +364,7 @@ def test_on_a_terminal_control_characters_of_a_pods_log_are_shown(options, monke
 def test_the_log_of_pods_that_are_gone_is_not_just_empty(server):
     code, out, err = tfsteps("logs", "good", *K)
     assert (code, out) == (0, "")
-    assert "are gone, and their log with them" in err
+    assert "has no pod of chief-0, worker-0, worker-1 any more, so that lines are missing" in err
 
 
 # --- stop

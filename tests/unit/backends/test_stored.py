@@ -7,13 +7,14 @@ import pytest
 
 from tests.unit.cli.command import refused, said, tfsteps
 from tests.unit.cli.commands.test_runs import links
-from tests.unit.cli.jobs_on_cluster import kubeconfig, tfjob
+from tests.unit.cli.jobs_on_cluster import kubeconfig, pod_of, tfjob
 from tests.unit.runs.test_record_store import attempt_of, opened, put
 from tests.wire.scripted import Answer, refusal
 from tfsteps.cli import run_page
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.runs.events import State
 from tfsteps.runs.location import Location
+from tfsteps.runs.lost_launcher import ABANDONED, DETACHED
 from tfsteps.runs.status import Incarnation, ReplicaStatus
 from tfsteps.runs.store import RECORDS
 from tfsteps.runs.usage import UsageSummary
@@ -126,6 +127,40 @@ def test_a_job_that_is_there_has_the_use_of_its_record(tmp_path, monkeypatch):
         (shown,) = json.loads("".join(said("show", "r1", *K, "--output", "json")))["attempts"]
     assert shown["usage"]["worker"]["memory_peak"] == 77
     assert shown["replicas"][0]["incarnations"][0]["reason"] == "OOMKilled"
+
+
+def test_lines_of_pods_that_are_gone_are_those_that_a_launcher_here_saved(tmp_path, monkeypatch):
+    monkeypatch.setenv("TFSTEPS_HOME", str(tmp_path / "home"))
+    saved, other = tfjob("r1", ("Succeeded", "True", 9)), tfjob("r1", ("Succeeded", "True", 9), task="other")
+    attempt = attempt_of("r1", task="mnist", log=LINE % b"done")
+    status = attempt.status()
+    status.uid, status.location, status.namespace = saved["metadata"]["uid"], Location.KUBERNETES, "ml"
+    attempt.write(status)
+    pod = pod_of(other, "chief-0", "Succeeded", 0, ended=8)
+    with kubeconfig(monkeypatch, tmp_path, saved, other, pod, logs={pod["metadata"]["name"]: [(3, "here")]}):
+        code, out, err = tfsteps("logs", "r1", *K)
+        assert (code, out.splitlines()) == (0, ["[mnist/worker-0] done", "[other/chief-0] here"])
+        assert (
+            f"{other['metadata']['name']} has no pod of worker-0, worker-1 any more, so that lines are missing" in err
+        )
+        assert saved["metadata"]["name"] not in err
+        assert said("logs", "r1", "--task", "other", "chief", *K) == ["[chief-0] here"]
+        status.state, status.reason = State.LOST, ABANDONED
+        attempt.write(status)
+        code, out, err = tfsteps("logs", "r1", "--task", "mnist", *K)
+        assert (code, out.splitlines()) == (0, ["[worker-0] done"])
+        assert "did not follow it to its end; lines after its own end are missing" in err
+
+
+def test_a_detached_job_of_this_machine_has_its_lines_on_its_cluster(tmp_path, monkeypatch):
+    monkeypatch.setenv("TFSTEPS_HOME", str(tmp_path / "home"))
+    attempt = attempt_of("r1", state=State.UNKNOWN)
+    status = attempt.status()
+    status.location, status.namespace, status.reason, status.detached = Location.KUBERNETES, "ml", DETACHED, True
+    attempt.write(status)
+    code, _, err = tfsteps("logs", "r1")
+    assert code == 0
+    assert "no launcher follows it, so lines may be missing here; `tfsteps logs r1 --on kubernetes --name" in err
 
 
 def test_a_use_that_is_not_known_is_none_of_a_good_run(address, monkeypatch):

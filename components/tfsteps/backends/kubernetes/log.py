@@ -43,11 +43,11 @@ class ClusterLog:
     def print(self, tail: int | None) -> None:
         """Print the lines so far, in the order of time; only the last ones, as many as `tail`; None = all."""
         for job in self._jobs:
-            if not job.pods and job.status.state.terminal:
+            if without := [name for name in job.without_pods if self._options.wanted(name)]:
                 warn(
-                    f"the pods of {job.status.job} are gone, and their log with them. The log of its launcher has the "
-                    "lines: `tfsteps logs RUN` without --on if it ran on this machine, else `kubectl logs --namespace "
-                    f"{job.status.namespace} POD --container main`, with the launcher's pod in `tfsteps show RUN`"
+                    f"{job.status.job} has no pod of {', '.join(without)} any more, so that lines are missing. A "
+                    "launcher that followed it has them: `tfsteps logs RUN` on its machine, or `kubectl logs "
+                    f"--namespace {job.status.namespace} POD --container main` with its pod in `tfsteps show RUN`"
                 )
         streams = [self._stream(program) for program in self._programs]
         self.printer.print(heapq.merge(*streams, key=attrgetter("stamp")), tail)

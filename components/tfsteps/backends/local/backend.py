@@ -35,7 +35,7 @@ from tfsteps.runs.events import ReplicaState, State
 from tfsteps.runs.graph import Node, NodeKind, Surroundings
 from tfsteps.runs.location import Location
 from tfsteps.runs.log_segments import LogReader, segments
-from tfsteps.runs.lost_launcher import may_continue
+from tfsteps.runs.lost_launcher import ABANDONED, may_continue
 from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.runs.status import CLOCK_SECONDS, Status
 from tfsteps.runs.store import AttemptFolder, UnreadableError
@@ -175,6 +175,10 @@ class LocalBackend:
 
     def print_log(self, jobs: Sequence[LocalAttempt], selection: Selection, options: LogOptions) -> int:
         run = self.find(selection.run)
+        for status in [job.status for job in jobs if may_continue(job.status) and job.status.where]:
+            until = "its launcher ended before it" if status.reason == ABANDONED else "no launcher follows it"
+            command = shlex.join(["tfsteps", "logs", status.identity.run, *status.where])
+            self._warn(f"{status.job}: {until}, so lines may be missing here; `{command}` prints those of its pods")
         with local_log.LocalLog(options) as log:
             log.print(jobs, run.pipeline, selection.steps(run), options.tail)
             while options.follow and (any(job.running for job in jobs) or _runs(run.pipeline)):

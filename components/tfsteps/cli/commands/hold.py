@@ -1,5 +1,6 @@
 """`tfsteps debug --hold`: a job whose replicas sleep in place of their programs, for a shell beside them."""
 
+import math
 import shlex
 from collections.abc import Callable, Sequence
 
@@ -21,8 +22,7 @@ from tfsteps.spec import Deadlines, RoleName, TrainingJob
 from tfsteps.systems import registry
 from tfsteps.systems.kubernetes.render.command_wrapper import shell_beside
 
-# A shell with a trap: the first process of a container ignores SIGTERM by default, so a plain sleep is killed late.
-_SLEEP = ("sh", "-c", "exec 2>/dev/null; trap 'kill $!; exit 143' TERM INT; while :; do sleep 3600 & wait $!; done")
+_LONGER = 60  # seconds that held replicas sleep after `total`: where nothing enforces it, they free their nodes then
 _GONE = {ReplicaState.SUCCEEDED, ReplicaState.FAILED, ReplicaState.STOPPED}
 
 
@@ -88,12 +88,13 @@ def held(job: TrainingJob, roles: Sequence[RoleName], system: str, total: float 
     job = msgspec.structs.replace(job, deadlines=Deadlines(total=total or job.deadlines.total), tensorboard=None)
     if total and system in registry.on_kubernetes():
         job = msgspec.structs.replace(job, on_end="delete")
-    if native := registry.held(system, job, dict.fromkeys(roles, _SLEEP)):
+    # a trap: the first process of a container ignores SIGTERM by default, so a plain sleep is killed late
+    seconds = math.ceil(job.deadlines.total) + _LONGER
+    sleep = ("sh", "-c", f"exec 2>/dev/null; trap 'kill $!; exit 143' TERM INT; sleep {seconds} & wait $!")
+    if native := registry.held(system, job, dict.fromkeys(roles, sleep)):
         return native
     sleeping = {
-        name: msgspec.structs.replace(role, command=_SLEEP, args=())
-        for name, role in job.roles.items()
-        if name in roles
+        name: msgspec.structs.replace(role, command=sleep, args=()) for name, role in job.roles.items() if name in roles
     }
     return msgspec.structs.replace(job, roles=msgspec.structs.replace(job.roles, **sleeping))
 

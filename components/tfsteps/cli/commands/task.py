@@ -11,6 +11,7 @@ import typer
 
 from tfsteps.api.plan import Plan, choose, make_plan
 from tfsteps.backends.find import Selection
+from tfsteps.backends.local.backend import LocalBackend
 from tfsteps.backends.open import located, open_backend
 from tfsteps.backends.place import Place, on_of
 from tfsteps.cli.commands import single_task
@@ -130,8 +131,9 @@ def task(
             clear_scope(scope, _elsewhere(place), on, context, yes=yes, dry_run=dry_run)
         return
     if action is TaskAction.LOGS:
-        run = _newest(single, place, pipeline)
-        logs(run, task=[single.name], follow=follow, tail=tail, on=on, context=context, namespace=namespace)
+        run, there = _newest(single, place, pipeline)
+        where = {"on": on, "context": context, "namespace": namespace} if there else {"on": Location.LOCAL}
+        logs(run, task=[single.name], follow=follow, tail=tail, **where)
         return
     run = single.run_id(RUN if action is TaskAction.RUN else DEBUG)
     if known_at:
@@ -192,15 +194,26 @@ def _remove(scope: Scope, place: Place, context: str) -> None:
             earlier.remove()
 
 
-def _newest(single: SingleTask, place: Place, pipeline: str) -> str:
-    """Return the id of the newer one of the runs that the task has by itself. CommandError if there is none."""
+def _newest(single: SingleTask, place: Place, pipeline: str) -> tuple[str, bool]:
+    """Return the id of the newer one of the runs that the task has by itself, and whether its job is in `place`.
+
+    Otherwise only this machine's records know it. CommandError if there is none.
+    """
+    runs = [single.run_id(mode) for mode in (RUN, DEBUG)]
     with open_backend(place, gone=True) as backend:
-        jobs = [job for mode in (RUN, DEBUG) for job in backend.jobs(single.run_id(mode))]
-    if not jobs:
+        there: list[Status] = [job.status for run in runs for job in backend.jobs(run)]
+        where = backend.where
+    known = {status.uid for status in there}
+    recorded = [job.status for run in runs for job in LocalBackend().jobs(run) if place.on != Location.LOCAL]
+    recorded = [status for status in recorded if on_of(status.location) == place.on and status.uid not in known]
+    statuses = [*there, *(status for status in recorded if place.namespace in ("", status.namespace))]
+    if not statuses:
         command = f"tfsteps task run {shlex.quote(pipeline)} {shlex.quote(single.name)}{place.options}"
         raise CommandError(f"task {single.name!r} has no run of its own here; `{command}` runs it")
-    newest: Status = max((job.status for job in jobs), key=lambda status: status.created)
-    return newest.identity.run
+    newest = max(statuses, key=lambda status: status.created)
+    if newest not in there:
+        say(f"{newest.job} is not {where} any more; these are the lines that its launcher saved on this machine")
+    return newest.identity.run, newest in there
 
 
 def _seconds(text: str) -> float:

@@ -56,6 +56,14 @@ class ClusterJob(msgspec.Struct, frozen=True):
         """The mark of a demo; None = it is none."""
         return mark_of(self.item)
 
+    @property
+    def without_pods(self) -> list[str]:
+        """The replicas that have no pod any more; empty until the job has ended."""
+        if not self.status.state.terminal:
+            return []
+        with_pods = {str(job_pod.replica) for job_pod in self.pods}
+        return [replica.name for replica in self.status.replicas if replica.name not in with_pods]
+
     def check_changeable(self) -> None:
         """Raise DemoError if it must not be deleted or changed."""
         check_changeable(self.kind.resource, self.item)
