@@ -260,7 +260,7 @@ class MergedBackend:
         return printed + (self._cluster.print_log(there, selection, options) if there else 0)
 
     def _saved(self, job: ClusterJob) -> LocalAttempt | None:
-        """Return the record of a job with the log of its launcher, if that has more lines than the pods that are left."""
+        """Return the record of a job with the log of its launcher, if that has more lines than the pods of the job."""
         if not job.without_pods or (record := self.record(job)) is None or not record.attempt.log.exists():
             return None
         followed = record.status.state.terminal and not may_continue(record.status)
