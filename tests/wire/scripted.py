@@ -160,6 +160,7 @@ _KINDS = {
     "jobsets": "JobSet",
     "limitranges": "LimitRange",
     "localqueues": "LocalQueue",
+    "namespaces": "Namespace",
     "persistentvolumeclaims": "PersistentVolumeClaim",
     "podgroups": "PodGroup",
     "pods": "Pod",

@@ -54,6 +54,7 @@ class Home:
 
     def __init__(self, settings=SETTINGS, **secret):
         self.settings, self.secret = settings, secret
+        self.namespace = Answer(body={"metadata": {"name": "ns", "uid": "uid-of-ns", **VERSION}})
         self.workflow = {"metadata": {"name": "wf", "uid": "w", **VERSION}, "spec": {}}
 
     def __call__(self, asked):  # noqa: PLR0911  a table of paths
@@ -64,6 +65,8 @@ class Home:
                 return self.secret["answer"]
             data = {key: base64.b64encode(text.encode()).decode() for key, text in self.secret.items()}
             return Answer(body={"data": data})
+        if asked.path == "/api/v1/namespaces/ns":
+            return self.namespace
         if asked.path.endswith("/pods/step"):
             return Answer(body=POD)
         if "/workflows" in asked.path and "watch" not in asked.query:
@@ -209,7 +212,7 @@ def test_the_job_is_there_and_the_step_stays_here(pod):
     assert job["metadata"]["namespace"] == "there"
     assert "ownerReferences" not in job["metadata"], "an owner on another cluster is no owner: the job would be deleted"
     home = json.loads(job["metadata"]["annotations"][HOME])
-    assert (home["namespace"], home["owner"]["uid"], home["cluster"]) == ("ns", "w", here.access().cluster_id)
+    assert (home["namespace"], home["owner"]["uid"], home["namespace_uid"]) == ("ns", "w", "uid-of-ns")
     assert job["metadata"]["annotations"]["tfsteps.dev/launcher"] == "wf.fit"
     assert not [path for _, path in changes(here) if "/pods/step" not in path], "nothing of the job is created here"
     assert {asked.token for asked in there.asked} == {"far-t0ken"}

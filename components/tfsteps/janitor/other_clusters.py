@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from tfsteps.answer import NO, YES, Answer, unknown
 from tfsteps.engines.engine_objects import AbandonedRuns
 from tfsteps.engines.registry import EngineRuns
 from tfsteps.janitor.sweep import Count, Sweep
@@ -43,14 +44,21 @@ def sweep_others(home: Api, namespace: str, say: Callable[[str], object], *, dry
     if clusters.warning:
         say(f"The other clusters are not known: {clusters.warning}")
         yield Count(failures=1)
-    if names and not (home.access.tls and home.access.tls.get_ca_certs()):
-        say("Other clusters are left alone: this one has no certificate authority by which its jobs are told there.")
+    try:
+        uid = home.namespace_uid(namespace) if names else ""
+        why = "this account may not `get` it"
+    except ApiError as error:
+        uid, why = "", str(error)
+    if names and not uid:
+        say(
+            f"Other clusters are left alone: the uid of namespace {namespace}, which its jobs name, is not known: {why}"
+        )
         yield Count(failures=1)
         return
     for name in names:
         count = Count(failures=1, what=f"jobs of this cluster on cluster {name}")
         try:
-            sweep = _OtherCluster(clusters.other(name), home, namespace, name, say, dry_run=dry_run)
+            sweep = _OtherCluster(clusters.other(name), _HomeRuns(home, namespace, uid), name, say, dry_run=dry_run)
             count = sweep.count
             sweep.run()
         except (LaunchError, _LeftAloneError) as error:
@@ -65,19 +73,25 @@ class _LeftAloneError(Exception):
 class _HomeRuns:
     """The runs of this cluster, for jobs on others. An `AbandonedRuns`."""
 
-    def __init__(self, home: Api, namespace: str) -> None:
-        self._cluster, self._namespace = home.access.cluster_id, namespace
+    def __init__(self, home: Api, namespace: str, uid: str) -> None:
+        self._home, self._namespace, self._uid = home, namespace, uid
         self._runs = EngineRuns(home, namespace)
 
-    def is_ours(self, item: Mapping[str, Any]) -> bool:
-        """Tell whether a job was certainly launched from this namespace of this cluster."""
+    def again(self) -> "_HomeRuns":
+        """Return the same, with nothing of what it has read."""
+        return _HomeRuns(self._home, self._namespace, self._uid)
+
+    def owns(self, item: Mapping[str, Any]) -> Answer:
+        """Tell whether a job was launched from this namespace of this cluster."""
         home = home_of(item)
-        return home is not None and (home.cluster, home.namespace) == (self._cluster, self._namespace)
+        if home is None or home.namespace != self._namespace or home.namespace_uid not in ("", self._uid):
+            return NO
+        return YES if home.namespace_uid else unknown("it does not say from which cluster it was launched")
 
     def why_abandoned(self, item: Mapping[str, Any]) -> str:
         """Return it as for a job that is here, and is owned by what its annotation names."""
         home = home_of(item)
-        if home is None or not home.owner or not self.is_ours(item):
+        if home is None or not home.owner or not self.owns(item).yes:
             return ""
         meta = {**item["metadata"], "namespace": home.namespace, "ownerReferences": [home.owner]}
         return self._runs.why_abandoned({**item, "metadata": meta})
@@ -97,8 +111,7 @@ class _OtherCluster(Sweep):
     def __init__(
         self,
         api: Api,
-        home: Api,
-        namespace: str,
+        runs: _HomeRuns,
         name: str,
         say: Callable[[str], object],
         *,
@@ -108,12 +121,14 @@ class _OtherCluster(Sweep):
             api, registry.kinds(), api.access.namespace, lambda line: say(f"Cluster {name}: {line}"), dry_run=dry_run
         )
         self.count.what = f"jobs of this cluster on cluster {name}"
-        self._home, self._home_namespace = home, namespace
         self._give_up = time.monotonic() + _LONGEST_SECONDS
-        self._runs: _HomeRuns = _HomeRuns(home, namespace)
+        self._runs: _HomeRuns = runs
+        self._unclaimed = 0
 
     def run(self) -> Count:
         count = super().run()
+        if self._unclaimed:
+            self._say(f"{self._unclaimed} jobs may be of this cluster: they do not say so, and end by their deadlines")
         if not count.served:
             self._failed("its jobs are not known", ValueError("it serves no kind of job that this account may list"))
         return count
@@ -122,14 +137,16 @@ class _OtherCluster(Sweep):
         if time.monotonic() > self._give_up:
             self.count.failures += 1
             raise _LeftAloneError(f"the pass over it took longer than {_LONGEST_SECONDS:.0f} s")
-        if self._runs.is_ours(item):
+        owns = self._runs.owns(item)
+        self._unclaimed += owns.unknown
+        if owns.yes:
             super()._look(kind, item)
 
     def _now(self) -> float:
         return -math.inf  # nothing is due because of its age
 
     def _current_runs(self, _listed: Mapping[str, Any]) -> AbandonedRuns:
-        return _HomeRuns(self._home, self._home_namespace)
+        return self._runs.again()
 
     def _failed(self, what: str, error: Exception) -> None:
         super()._failed(what, error)

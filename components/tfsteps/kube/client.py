@@ -16,7 +16,7 @@ from tfsteps.kube.answers import Check
 from tfsteps.kube.credentials import Access
 from tfsteps.kube.errors import ApiError, TooLongError, UnexpectedAnswerError
 from tfsteps.kube.http_client import PATIENCE_SECONDS, READ_SECONDS, HttpClient, checked
-from tfsteps.kube.resource import Resource
+from tfsteps.kube.resource import NAMESPACES, Resource
 from tfsteps.kube.response import Response, is_good, refusal
 from tfsteps.kube.stream import Stream
 
@@ -52,6 +52,18 @@ class Api(HttpClient):
         """Return one object. ApiError 404 if it does not exist. With `allowed` (it was allowed before), retry a 403."""
         path, check = resource.path(namespace, name), answers.an_object(resource, name)
         return self.send("GET", path, check=check) if once else self.request("GET", path, check=check, allowed=allowed)
+
+    def namespace_uid(self, namespace: str) -> str:
+        """Return the uid of a namespace: no namespace of another cluster has the same, whatever its name.
+
+        Empty = it may not be read, or there is none. ApiError if that is not known.
+        """
+        try:
+            return str(self.get(NAMESPACES, "", namespace)["metadata"]["uid"])
+        except ApiError as error:
+            if error.status not in (403, 404):
+                raise
+            return ""
 
     def gone(self, resource: Resource, namespace: str, name: str, uid: str) -> bool:
         """Tell whether the object of this name and uid is certainly gone. Sent once; ApiError if that is not known."""

@@ -1,6 +1,5 @@
 """A cluster's address and the credentials for it, and what every kind of token has in common."""
 
-import hashlib
 import pathlib
 import time
 from collections.abc import Callable
@@ -50,15 +49,6 @@ class Access(msgspec.Struct, frozen=True):
     proxy: str = ""
     cluster: str = ""
     in_pod: bool = False
-
-    @property
-    def cluster_id(self) -> str:
-        """A hash that tells clusters apart: of the authorities that this one's certificate must be from.
-
-        In all pods of a cluster it is the same. Without authorities it is a hash of the address.
-        """
-        authorities = sorted(self.tls.get_ca_certs(binary_form=True)) if self.tls else []
-        return hashlib.sha256(b"".join(authorities) or self.server.encode()).hexdigest()[:16]
 
 
 def token_of_file(file: pathlib.Path, where: str) -> Token:

@@ -17,6 +17,7 @@ class Resource(msgspec.Struct, frozen=True):
         return "/".join(part for part in parts if part)
 
 
+NAMESPACES = Resource("v1", "namespaces", "Namespace")
 PODS = Resource("v1", "pods", "Pod")
 CLAIMS = Resource("v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 EVENTS = Resource("v1", "events", "Event")

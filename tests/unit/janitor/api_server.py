@@ -12,6 +12,7 @@ _PATH = re.compile(r"/apis?/((?:[^/]+/)?v\w+)(?:/namespaces/([^/]+))?/([^/]+)(?:
 
 _KINDS = {(kind.resource.api, kind.resource.plural): kind.resource.kind for kind in registry.kinds()} | {
     ("v1", "pods"): "Pod",
+    ("v1", "namespaces"): "Namespace",
     ("argoproj.io/v1alpha1", "workflows"): "Workflow",
 }
 

@@ -118,8 +118,13 @@ class HaiSystem:
     def _rendered(self, job: TrainingJob, identity: Identity, places: OutputPaths) -> dict[str, Any]:
         body = schema.render(job, identity, places, self._step or identity.task)
         if self._host and self._pipeline:
-            owner, where = self._pipeline.owner, (cluster.find().cluster_id, self._host.namespace)
-            body["options"]["tags"] += schema.workflow_tags(*where, owner["name"], owner["uid"])
+            owner, namespace = self._pipeline.owner, self._host.namespace
+            try:
+                namespace_uid = self._host.namespace_uid()
+            except ApiError as error:
+                what = f"namespace {namespace} of this launcher cannot be read: {error}"
+                raise LaunchError(what, retryable=error.unavailable) from error
+            body["options"]["tags"] += schema.workflow_tags(namespace_uid, namespace, owner["name"], owner["uid"])
         return body
 
     def _obtained(self, creation: Creation) -> Task:

@@ -49,9 +49,9 @@ PAUSED_TASK = f"{PREFIX}paused-task"
 LAUNCHER, DETACHED, REPORTED = f"{PREFIX}launcher", f"{PREFIX}detached", f"{PREFIX}reported"
 """Tags like the annotations of the same names on Kubernetes; the value of the first is the quoted step."""
 
-WORKFLOW, CLUSTER, DEADLINE = f"{PREFIX}workflow", f"{PREFIX}cluster", f"{PREFIX}deadline"
-"""Tags for the janitor: the Workflow that launched it, as namespace/name/uid; `Access.cluster_id` of the Workflow's
-cluster, because tasks of several clusters may be one user's; `deadlines.total` in seconds."""
+WORKFLOW, NAMESPACE_UID, DEADLINE = f"{PREFIX}workflow", f"{PREFIX}namespace-uid", f"{PREFIX}deadline"
+"""Tags for the janitor: the Workflow that launched it, as namespace/name/uid; the uid of its namespace, because tasks
+of several clusters may be one user's; `deadlines.total` in seconds."""
 
 _WATCHDOG_SECONDS = 1800.0  # HAI's own
 _NAME_LIMIT = 63  # HAI accepts 511; shorter names are easier to type
@@ -193,9 +193,10 @@ def launcher(task: Mapping[str, Any]) -> str:
     return urllib.parse.unquote(labels(task).get(LAUNCHER, ""))
 
 
-def workflow_tags(cluster: str, namespace: str, name: str, uid: str) -> list[str]:
-    """Return the tags that say which Workflow, of which cluster, a task belongs to."""
-    return [tag(CLUSTER, cluster), tag(WORKFLOW, f"{namespace}/{name}/{uid}")]
+def workflow_tags(namespace_uid: str, namespace: str, name: str, uid: str) -> list[str]:
+    """Return the tags that say which Workflow a task belongs to; `namespace_uid` empty = not known."""
+    known = [tag(NAMESPACE_UID, namespace_uid)] if namespace_uid else []
+    return [*known, tag(WORKFLOW, f"{namespace}/{name}/{uid}")]
 
 
 def workflow(task: Mapping[str, Any]) -> tuple[str, str, str]:

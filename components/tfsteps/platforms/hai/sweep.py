@@ -1,5 +1,6 @@
 """One pass over the user's tasks on HAI Platform: abandoned tasks are stopped."""
 
+import functools
 import math
 import os
 from collections.abc import Callable
@@ -29,8 +30,8 @@ def sweep_of(api: Api, namespace: str, say: Callable[[str], object], *, dry_run:
     client.stopping = api.stopping
 
     def run() -> Count:
-        where = api.access.cluster_id, namespace
-        return HaiSweep(client, EngineRuns(api, namespace), *where, say, dry_run=dry_run).run()
+        runs, namespace_uid = EngineRuns(api, namespace), functools.cache(api.namespace_uid)
+        return HaiSweep(client, runs, namespace_uid, namespace, say, dry_run=dry_run).run()
 
     return run
 
@@ -42,7 +43,7 @@ class HaiSweep:
         self,
         client: Client,
         workflows: AbandonedRuns,
-        cluster: str,
+        namespace_uid: Callable[[str], str],
         namespace: str,
         say: Callable[[str], object],
         *,
@@ -53,13 +54,14 @@ class HaiSweep:
         Args:
             client: The platform.
             workflows: The cluster's Workflows, of `namespace` or of all.
-            cluster: `cluster_id` of the cluster: tasks of other clusters' Workflows are not judged by them.
+            namespace_uid: Returns the uid of a namespace of the cluster, empty = not known: tasks of Workflows in
+                other clusters are not judged by those of this one.
             namespace: Only tasks of its Workflows are judged by their Workflow; empty = those of every namespace.
             say: Receives a line for each action, and for each failure.
             dry_run: Only report what is due.
         """
         self._runs, self._workflows, self._namespace = HaiRuns(client), workflows, namespace
-        self._cluster, self._say, self._dry_run = cluster, say, dry_run
+        self._namespace_uid, self._say, self._dry_run = namespace_uid, say, dry_run
         self.count = Count(what="tasks on HAI", act="stops")
 
     def run(self) -> Count:
@@ -118,8 +120,8 @@ class HaiSweep:
     def _left(self, task: Task) -> str:
         """Return why no launcher of its Workflow will come for a task; empty = one may, or it is not ours to see."""
         namespace, name, uid = schema.workflow(task)
-        here = schema.labels(task).get(schema.CLUSTER) == self._cluster
-        if not (uid and here) or self._namespace not in ("", namespace):
+        home = schema.labels(task).get(schema.NAMESPACE_UID, "")
+        if not (uid and home) or self._namespace not in ("", namespace) or home != self._namespace_uid(namespace):
             return ""
         try:
             return self._workflows.why_step_ended(namespace, name, uid, schema.launcher(task))

@@ -118,6 +118,10 @@ class LauncherPod:
         what = f"This launcher cannot read its own pod {self.namespace}/{self._name} ({self.unread})"
         return [f"{what}: if it belongs to a pipeline, the end of the pipeline does not delete the job."]
 
+    def namespace_uid(self) -> str:
+        """Return the uid of the pod's namespace; empty = it may not be read. ApiError if that is not known."""
+        return self._api.namespace_uid(self.namespace)
+
     def launch_elsewhere(self) -> None:
         """Note that the job is on another cluster: it has no owner, and its clients know nothing of this pod."""
         self._clients = [self._api.without_retries(_ANSWER_SECONDS) for _ in range(2)]

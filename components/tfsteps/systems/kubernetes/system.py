@@ -178,9 +178,10 @@ class KubernetesSystem:
             if self._pipeline:
                 rendered.annotations[LAUNCHER] = self._pipeline.step
             if self.cluster.name:
+                namespace = self.cluster.home_namespace
+                uid = self.cluster.home.namespace_uid(namespace) if self._pipeline else ""
                 owner = self._pipeline.owner if self._pipeline else {}
-                home = Home(self.cluster.home.access.cluster_id, self.cluster.home_namespace, owner)
-                rendered.annotations[HOME] = home.text
+                rendered.annotations[HOME] = Home(namespace, uid, owner).text
             make_folders(job, places)
             item = self._existing(rendered)
             if item is None or self._unlisted:

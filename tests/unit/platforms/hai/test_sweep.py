@@ -39,7 +39,7 @@ def client(server):
     return Client(token, patience=0)
 
 
-def create(server, run, *, age=0.0, total="10m", workflow=(), step="wf.train", also=(), cluster="here"):
+def create(server, run, *, age=0.0, total="10m", workflow=(), step="wf.train", also=(), namespace_uid="here"):
     job = spec.from_plain(
         {"name": "job", "command": ["true"], "roles": {"worker": {}}, "deadlines": {"total": total}},
         "test",
@@ -47,7 +47,7 @@ def create(server, run, *, age=0.0, total="10m", workflow=(), step="wf.train", a
     )
     body = schema.render(job, Identity(run=run, task="task"), NOWHERE, step)
     tags = [*body["options"]["tags"], f"{schema.CREATED}={time.time() - age:.3f}", *also]
-    body["options"]["tags"] = tags + (schema.workflow_tags(cluster, *workflow) if workflow else [])
+    body["options"]["tags"] = tags + (schema.workflow_tags(namespace_uid, *workflow) if workflow else [])
     return client(server).create_task(body)["nb_name"]
 
 
@@ -66,10 +66,17 @@ def step(node):
 def swept(platform, *, workflows=(), pods=(), namespace="", dry_run=False):
     """Make a pass; return what was said, the count, and the names of the tasks that go on."""
     said = []
-    fake = FakeApiServer({("argoproj.io/v1alpha1", "workflows"): list(workflows), ("v1", "pods"): list(pods)})
+    fake = FakeApiServer(
+        {
+            ("argoproj.io/v1alpha1", "workflows"): list(workflows),
+            ("v1", "pods"): list(pods),
+            ("v1", "namespaces"): [{"metadata": {"name": "ml", "uid": "here"}}],
+        }
+    )
     with serve(fake.answer) as server:
-        known = Workflows(Api(server.access(), patience=0), namespace)
-        count = HaiSweep(client(platform), known, "here", namespace, said.append, dry_run=dry_run).run()
+        api = Api(server.access(), patience=0)
+        known = Workflows(api, namespace)
+        count = HaiSweep(client(platform), known, api.namespace_uid, namespace, said.append, dry_run=dry_run).run()
     return said, count, [task.name for task in platform.platform.unfinished()]
 
 
@@ -115,9 +122,9 @@ def test_a_task_is_stopped_with_its_workflow(platform, workflows, pods, why):
 
 
 def test_a_task_of_another_cluster_is_not_judged_by_the_workflows_of_this_one(platform):
-    create(platform, "r1", workflow=("ml", "wf", "w"), cluster="there")
-    create(platform, "r2", workflow=("ml", "wf", "w"), cluster="")  # as older versions tagged it
-    late = create(platform, "r3", workflow=("ml", "wf", "w"), cluster="there", age=900)
+    create(platform, "r1", workflow=("ml", "wf", "w"), namespace_uid="there")
+    create(platform, "r2", workflow=("ml", "wf", "w"), namespace_uid="")  # not known, or of an older version
+    late = create(platform, "r3", workflow=("ml", "wf", "w"), namespace_uid="there", age=900)
     _, count, left = swept(platform)
     assert (count.due, len(left), late in left) == (1, 2, False)
 

@@ -29,13 +29,13 @@ class Home(msgspec.Struct, frozen=True, omit_defaults=True):
     """Where the step of a job is that was launched from another cluster. No ownerReference leads there.
 
     Attributes:
-        cluster: `cluster_id` of the cluster of the step.
         namespace: The namespace of the step.
+        namespace_uid: The uid of that namespace, which tells clusters apart; empty = not known.
         owner: The ownerReference that the job would have there; empty = the step is in no pipeline.
     """
 
-    cluster: str
     namespace: str
+    namespace_uid: str = ""
     owner: Mapping[str, Any] = {}
 
     @property
