@@ -128,3 +128,17 @@ def test_it_runs_this_version_with_arguments_that_it_understands(monkeypatch, ca
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     assert main([*container()["args"], added["value"]]) == 2
     assert "cannot start: there is no kubeconfig" in capsys.readouterr().out
+
+
+def test_the_component_for_other_clusters_grants_what_its_option_reads():
+    """By name; `namespaces` in a Role is the namespace of the Role alone."""
+    of_role, of_deployment = load("clusters/kustomization.yaml")["patches"]
+    assert (of_role["target"]["kind"], of_deployment["target"]["kind"]) == ("Role", "Deployment")
+    rules = [operation["value"] for operation in yaml.safe_load(of_role["patch"])]
+    assert [(rule["resources"], rule.get("resourceNames"), rule["verbs"]) for rule in rules] == [
+        (["secrets"], ["tfsteps-clusters"], ["get"]),
+        (["configmaps"], ["tfsteps"], ["get"]),
+        (["namespaces"], None, ["get"]),
+    ]
+    (added,) = yaml.safe_load(of_deployment["patch"])
+    assert parse([*container()["args"], added["value"]]).clusters

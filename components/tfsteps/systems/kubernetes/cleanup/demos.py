@@ -22,14 +22,19 @@ def list_demos(api: Api, namespace: str, resources: Iterable[Resource]) -> Itera
     Raises:
         ApiError: A kind cannot be listed: whether it has demos is not known.
     """
+    refused: dict[str, tuple[Resource, ApiError]] = {}
     for resource in resources:
         try:
             for item in api.iterate(resource, namespace, labelSelector=SELECTOR):
                 if mark_of(item):
                     yield resource, item
         except ApiError as error:
-            if error.status != 404 and not (error.status == 403 and _is_unserved(api, resource)):
+            if error.status not in (403, 404):  # both are answered for a kind that is not served, and for one that is
                 raise
+            refused[f"{resource.plural}.{resource.api}"] = resource, error
+    if refused:
+        for name in served(api, {name: resource for name, (resource, _) in refused.items()}):
+            raise refused[name][1]
 
 
 def runs_of(item: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -38,11 +43,3 @@ def runs_of(item: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     run = (meta.get("labels") or {}).get(RUN_ID, "")
     for uid in (meta["uid"], *(owner["uid"] for owner in meta.get("ownerReferences") or []), run):
         yield meta["namespace"], uid
-
-
-def _is_unserved(api: Api, resource: Resource) -> bool:
-    """Tell whether the cluster certainly does not serve a kind: without the permission it answers 403 all the same."""
-    try:
-        return not served(api, {"": resource})
-    except ApiError:
-        return False
