@@ -119,7 +119,7 @@ def test_a_job_that_does_not_say_from_which_cluster_is_kept_and_reported(cluster
 
 
 @pytest.mark.parametrize(
-    ("answer", "why"), [(refusal(403, "Forbidden"), "may not `get` it"), (refusal(400, "BadRequest"), "400")]
+    ("answer", "why"), [(refusal(403, "Forbidden"), "may not `get` it"), (refusal(400, "BadRequest"), "known: no")]
 )
 def test_a_janitor_that_does_not_know_its_own_namespace_leaves_other_clusters_alone(clusters, answer, why):
     clusters.here.answer, clusters.here.namespace = GONE, answer
