@@ -17,6 +17,7 @@ from tfsteps.spec import SpecError, TrainingJob
 from tfsteps.spec.overrides import parse_override
 from tfsteps.systems import registry
 from tfsteps.systems.base import HasSettings, System
+from tfsteps.systems.features import FEATURES
 from tfsteps.text.streams import read_input
 
 COMMAND_LINE = "command line"
@@ -226,5 +227,9 @@ def with_settings(system: System, job: TrainingJob, *, dry_run: bool) -> Trainin
     from tfsteps.settings.find import VARIABLE  # noqa: PLC0415  local runs need no client of a cluster
 
     if dry_run and not os.environ.get(VARIABLE):
-        return job
+        if not FEATURES["personal"].uses(job):
+            return job
+        from tfsteps.settings.apply import apply  # noqa: PLC0415  most jobs need it not
+
+        return apply(job, (), os.environ, "", registry.options()).job
     return system.with_settings(job, registry.options())

@@ -233,3 +233,15 @@ def test_schema_is_one_json_object_here_and_in_a_file(tmp_path):
     assert said("schema", "--output", tmp_path / "schema.json") == []
     assert (tmp_path / "schema.json").read_text() == printed
     assert "cannot be written" in refused("schema", "--output", tmp_path / "no" / "schema.json")
+
+
+@pytest.mark.parametrize("variable", ["TFSTEPS_CREATOR", "KFJ_CREATOR"])
+def test_a_personal_folder_is_that_of_the_creator_without_a_cluster_too(tmp_path, monkeypatch, variable):
+    file = tmp_path / "job.yaml"
+    job = {"name": "j", "image": "x:1", "command": ["true"], "roles": {"worker": {}}, "volumes": ["w(pvc):/mnt"]}
+    file.write_text(yaml.safe_dump(job))
+    assert "Set TFSTEPS_CREATOR where the job is launched" in refused("validate", file, "--system", "kubeflow")
+    monkeypatch.setenv(variable, "ann")
+    assert said("validate", file, "--system", "kubeflow")[0].endswith("j is fine")
+    planned = "\n".join(said("run", file, "--system", "kubeflow", "--dry-run"))
+    assert ("subPath: ann" in planned, "mountPath: /mnt/ann" in planned) == (True, True)
