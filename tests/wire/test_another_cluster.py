@@ -100,7 +100,7 @@ class Far:
             return Answer(body={"resources": [{"name": "tfjobs"}]})
         if "selfsubjectaccessreviews" in asked.path:
             return Answer(201, {"status": {"allowed": True}})
-        if "/tfjobs" in asked.path:
+        if "/kubeflow.org/v1/" in asked.path and "/tfjobs" in asked.path:
             return self.of_jobs(asked)
         if asked.method == "POST":
             return refusal(403, "Forbidden")
@@ -444,6 +444,9 @@ def test_a_command_launches_there_and_records_where(desk, tmp_path):
     code, shown, _ = tfsteps("show", "r", "--output", "json")
     assert '"cluster": "far"' in shown
     assert "on kubeflow, namespace there, cluster far" in tfsteps("show", "r")[1]
+    code, said, error = tfsteps("clear", "r", "--yes")
+    assert (code, far.jobs) == (0, []), error
+    assert "TFJob there/" in said
 
 
 class Lines:

@@ -117,7 +117,7 @@ def contents(scope: Scope, explicit: Place | None, on: str | None, context: str)
         scope: The run, or one task of it.
         explicit: Where to look beside this machine; None = only where its records say that it is.
         on: The option `--on`: LOCAL = look at no other place; None = not used.
-        context: Context of the kubeconfig for the places of the records; empty = the current one.
+        context: Context of the kubeconfig for the places of the records; empty = as recorded, else the current one.
 
     Raises:
         CommandError: A place cannot be asked, or a part of the run is a demo.
@@ -211,7 +211,8 @@ def _recorded_places(jobs: Sequence[LocalAttempt], context: str) -> list[Place]:
         on = on_of(status.location)
         if on != Location.LOCAL:
             on_cluster = on == Location.KUBERNETES
-            places.append(Place(on, context if on_cluster else "", status.namespace if on_cluster else ""))
+            cluster = context or status.cluster if on_cluster else ""
+            places.append(Place(on, cluster, status.namespace if on_cluster else ""))
     return list(dict.fromkeys(places))
 
 
