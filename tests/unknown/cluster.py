@@ -13,8 +13,8 @@ from tests.wire.scripted import _KINDS as KINDS
 
 NAMESPACE = "ns"
 _APIS = {
-    "v1": ["configmaps", "events", "limitranges", "persistentvolumeclaims", "pods", "resourcequotas", "secrets",
-           "serviceaccounts", "services"],
+    "v1": ["configmaps", "events", "limitranges", "namespaces", "persistentvolumeclaims", "pods", "resourcequotas",
+           "secrets", "serviceaccounts", "services"],
     "batch/v1": ["jobs"],
     "argoproj.io/v1alpha1": ["workflows"],
     "authorization.k8s.io/v1": ["selfsubjectaccessreviews", "selfsubjectrulesreviews"],
@@ -83,6 +83,7 @@ class Cluster(Server):
         self._watchers: set[Watcher] = set()
         self._logs: dict[str, list[bytes]] = {}
         self._log_streams: dict[str, set[Stream]] = {}
+        self.put("namespaces", {"metadata": {"name": NAMESPACE}})
 
     # --- the objects, for the story
 
