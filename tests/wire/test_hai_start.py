@@ -114,7 +114,12 @@ def in_pod(system, monkeypatch):
     monkeypatch.setattr("tfsteps.kube.access.find", lambda: Access("http://127.0.0.1:1", "", None, str, "nowhere"))
     pipeline = types.SimpleNamespace(owner={"name": "wf", "uid": "u"}, step="step", warnings=[], failure="")
     system.__dict__["_host"] = types.SimpleNamespace(
-        namespace="ns", pipeline=pipeline, warnings=[], unread="", grace_seconds=1.5
+        namespace="ns",
+        namespace_uid=lambda: "uid-of-ns",
+        pipeline=pipeline,
+        warnings=[],
+        unread="",
+        grace_seconds=1.5,
     )
 
 
@@ -317,3 +322,11 @@ def test_a_user_without_any_quota_does_not_stop_the_scheduler(platform, system):
     with pytest.raises(LaunchError, match=r"no quota of any group"):
         started(system)
     assert started(system, priority=50)
+
+
+def test_in_a_pod_the_task_names_its_workflow_and_the_uid_of_its_namespace(platform, system, monkeypatch):
+    in_pod(system, monkeypatch)
+    started(system)
+    (task,) = platform.tasks.values()
+    tags = schema.labels(task)
+    assert (schema.workflow(task), tags[schema.NAMESPACE_UID]) == (("ns", "wf", "u"), "uid-of-ns")
