@@ -503,7 +503,7 @@ def test_a_run_that_could_not_start_has_failed_and_says_why(folder):
     (folder / "file").touch()
     done = tfsteps("run", script("true", "output_dir: file/below"), "--on", "local")
     assert done.returncode == ExitCode.USAGE
-    wrong = f"output_dir: the folder {folder}/file/below cannot be made: Not a directory. Set output_dir to"
+    wrong = f"output_dir: the folder {folder}/file/below cannot be made: Not a directory. Correct that, or set "
     assert wrong in done.stderr
     (recorded,) = json.loads(tfsteps("runs", "--output", "json").stdout)
     assert (recorded["state"], recorded["reason"]) == ("failed", "NotStarted")

@@ -443,6 +443,7 @@ def test_a_command_launches_there_and_records_where(desk, tmp_path):
     assert not changes(here)
     code, shown, _ = tfsteps("show", "r", "--output", "json")
     assert '"cluster": "far"' in shown
+    assert '"context": "test"' in shown
     assert "on kubeflow, namespace there, cluster far" in tfsteps("show", "r")[1]
     code, said, error = tfsteps("clear", "r", "--yes")
     assert (code, far.jobs) == (0, []), error

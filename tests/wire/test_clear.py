@@ -1,6 +1,7 @@
 """`tfsteps clear` on a cluster: what it finds, checks and deletes, and what it says is left."""
 
 import pytest
+import yaml
 
 from tests.unit.cli.command import refused, said, tfsteps
 from tests.unit.cli.jobs_on_cluster import pod_of, tfjob, write_kubeconfig
@@ -183,6 +184,22 @@ def test_the_place_is_that_of_the_records(objects):
     assert said("clear", "r1", "--yes")[-1] == "run r1 cleared"
     assert objects.names("jobs") == []
     assert store.runs() == []
+
+
+def test_the_context_is_that_of_the_records(objects, tmp_path):
+    config = yaml.safe_load((tmp_path / "kubeconfig").read_text())
+    config["contexts"].append({"name": "now", "context": {"cluster": "now", "namespace": "ml"}})
+    config["clusters"].append({"name": "now", "cluster": {"server": "http://127.0.0.1:9"}})
+    (tmp_path / "kubeconfig").write_text(yaml.safe_dump({**config, "current-context": "now"}))
+    saved(run="r1", system="kubeflow", namespace="ml", context="test")
+    assert said("clear", "r1", "--yes")[-1] == "run r1 cleared"
+    assert objects.names("jobs") == []
+
+
+def test_without_the_context_of_the_records_they_are_kept(objects):
+    saved(run="r1", system="kubeflow", namespace="ml", context="renamed")
+    assert "has no context 'renamed'; it has: test" in refused("clear", "r1", "--yes")
+    assert store.runs() == ["r1"]
 
 
 def test_a_name_is_refused_with_the_id(objects):

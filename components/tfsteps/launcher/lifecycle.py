@@ -32,7 +32,7 @@ from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.runs.status import ReplicaStatus, Status
 from tfsteps.runs.store import AttemptFolder, open_private
 from tfsteps.spec import SpecError, TrainingJob
-from tfsteps.systems.base import Cause, Handle, JobNote, LaunchError, StoppedError, System
+from tfsteps.systems.base import Cause, Handle, JobNote, LaunchError, OnCluster, StoppedError, System
 from tfsteps.systems.usage_interval import usage_interval
 from tfsteps.tensorboard.event_growth import EventFileGrowth
 from tfsteps.text.tracebacks import stack, unexpected
@@ -127,7 +127,7 @@ def begin(job: TrainingJob, identity: Identity, system: System, *, base_dir: pat
             _end(status, JobChanged(at=time.time(), state=State.CANCELLED, reason="Stopped", message=str(error)))
             return status
         stop.attach(handle)
-        _identify(status, handle)
+        _identify(status, handle, system)
         status.warnings += handle.warnings
         if stop.requested:
             with _created():
@@ -214,7 +214,7 @@ def _followed(
                 stop.attach(handle)
                 try:
                     with _created():
-                        _run(job, handle, recorder, stop, before=before, records=records, code=code)
+                        _run(job, handle, system, recorder, stop, before=before, records=records, code=code)
                 except KeyboardInterrupt:  # it leaves the job running
                     if not first.state.terminal:
                         first.detached = True
@@ -295,6 +295,7 @@ def _code(job: TrainingJob, first: Status) -> CodeReading:
 def _run(
     job: TrainingJob,
     handle: Handle,
+    system: System,
     recorder: Recorder,
     stop: StopRequests,
     *,
@@ -304,7 +305,7 @@ def _run(
 ) -> None:
     """Follow the job to its end and record it."""
     status = recorder.status
-    _identify(status, handle)
+    _identify(status, handle, system)
     origin = origin_of(status, job, handle, before)
     with contextlib.suppress(OSError):  # then only the live view lacks its values
         AttemptFolder.of(status.identity).write_event_origin(origin)
@@ -331,7 +332,8 @@ def _run(
             status.warnings.append(f"Something is left: {error}.")
 
 
-def _identify(status: Status, handle: Handle) -> None:
+def _identify(status: Status, handle: Handle, system: System) -> None:
+    status.context = system.cluster.context if isinstance(system, OnCluster) else ""
     status.job, status.uid, status.namespace = handle.name, handle.uid, handle.namespace
     status.created = handle.created
 

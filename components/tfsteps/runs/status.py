@@ -113,6 +113,8 @@ class Status(msgspec.Struct, kw_only=True):
         namespace: The job's namespace; empty if the system has no namespaces.
         cluster: The name of the job's cluster, as the job or the settings name it; empty = that of the command or the
             launcher.
+        context: The context of the kubeconfig that the launcher used, also if it was the current one; empty = none, as
+            in a pod, or not known.
         system: The job system's name.
         decisive_replica: Name of the replica that decides how the job ends.
         state: State of the job.
@@ -148,6 +150,7 @@ class Status(msgspec.Struct, kw_only=True):
     uid: str = ""
     namespace: str = ""
     cluster: str = ""
+    context: str = ""
     decisive_replica: str = ""
     state: State = State.PENDING
     reason: str = ""
@@ -196,9 +199,14 @@ class Status(msgspec.Struct, kw_only=True):
         return {role: [*those] for role, those in images.items()}
 
     @property
+    def reached_by(self) -> str:
+        """The name of a cluster or context that leads a command to the job; empty = the current context has to."""
+        return self.cluster or self.context
+
+    @property
     def where(self) -> list[str]:
         """The options with which a command finds the job where it lives; empty = only by records of this machine."""
         if self.location in (None, Location.LOCAL, Location.ELSEWHERE):
             return []
-        context = ["--context", self.cluster] if self.cluster else []
+        context = ["--context", self.reached_by] if self.reached_by else []
         return ["--on", self.location, *context, *(["--namespace", self.namespace] if self.namespace else [])]

@@ -8,7 +8,7 @@ import sys
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 from tests.unit.spec.bad_specs import whole
 from tests.unit.spec.jobs import jobs
@@ -332,7 +332,7 @@ def test_options_have_their_defaults_filled_in():
     assert spec.options_of(parse(""), "local", local) == local()
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(jobs)
 def test_a_job_survives_plain_data_and_json(job):
     plain = msgspec.to_builtins(job)

@@ -1,7 +1,7 @@
 """A job written with the short notations of job files."""
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.spec.jobs import jobs
@@ -35,7 +35,7 @@ def test_the_job_stays_the_same():
     assert spec.from_plain(notation.to_plain(job)) == job
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20)
 @given(jobs)
 def test_every_job_stays_the_same(job):
     assert spec.from_plain(notation.to_plain(job)) == job

@@ -7,7 +7,7 @@ import jsonschema
 import msgspec
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 from tests.unit.spec.bad_fields import BAD_FIELDS
 from tests.unit.spec.bad_specs import BAD_TOGETHER, whole
@@ -43,7 +43,7 @@ def test_what_the_parser_takes_fits(piece):
     assert faults(whole(piece)) == []
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40)
 @given(jobs)
 def test_every_job_fits(job):
     VALIDATOR.validate(json.loads(msgspec.json.encode(job)))

@@ -106,7 +106,7 @@ def _followed(backend: RunBackend[Any], job: Job, selection: Selection, place: P
 def _take_over(status: Status, record: Record | None, job: TrainingJob, place: Place, display: Display) -> Status:
     """Follow a job that no launcher follows as its launcher."""
     on_cluster = status.location == Location.KUBERNETES
-    where = {"context": place.context or status.cluster, "namespace": status.namespace} if on_cluster else {}
+    where = {"context": place.context or status.reached_by, "namespace": status.namespace} if on_cluster else {}
     system = find_system(status.system, **where)
     base_dir = pathlib.Path((record.status.base_dir if record else "") or pathlib.Path.cwd())
     first = first_status(job, status.identity, system, system.places(job, status.identity, base_dir), "")

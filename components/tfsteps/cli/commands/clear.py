@@ -211,7 +211,7 @@ def _recorded_places(jobs: Sequence[LocalAttempt], context: str) -> list[Place]:
         on = on_of(status.location)
         if on != Location.LOCAL:
             on_cluster = on == Location.KUBERNETES
-            cluster = context or status.cluster if on_cluster else ""
+            cluster = context or status.reached_by if on_cluster else ""
             places.append(Place(on, cluster, status.namespace if on_cluster else ""))
     return list(dict.fromkeys(places))
 

@@ -80,7 +80,8 @@ def rerun(
     status, old = recorded(Selection(run, task), place)
     new_input = recorded_input(status, old, overrides or [])
     on_cluster = status.location == Location.KUBERNETES
-    system, place = choose(None, status.system, context if on_cluster else "", status.namespace if on_cluster else "")
+    where = (context or status.context, status.namespace) if on_cluster else ("", "")
+    system, place = choose(None, status.system, *where)
     if run_id == status.identity.run:
         raise CommandError(f"--run-id {run_id!r} is the run itself; give another one, or leave it out")
     plan = make_plan(new_input, system, place, run_id, status.identity.task, dry_run=dry_run)

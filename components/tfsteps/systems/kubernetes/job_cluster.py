@@ -88,6 +88,11 @@ class JobCluster:
         return self._chosen or self._of_settings
 
     @property
+    def context(self) -> str:
+        """The context of the kubeconfig that leads to the cluster of this process; empty = it is that of its pod."""
+        return "" if self.home.access.in_pod else self.home.access.name
+
+    @property
     def namespace(self) -> str:
         """The namespace of the job. LaunchError as `api`."""
         return (not self._chosen and self._namespace) or self.api.access.namespace
