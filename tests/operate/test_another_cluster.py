@@ -85,17 +85,18 @@ def test_a_job_runs_there_and_its_commands_find_it(cluster, far, tmp_path):
             assert (code, "succeeded" in out) == (0, True), out + err
         finally:
             os.environ["KUBECONFIG"] = before
-        lose_workflow(far, there)
-        for option, left in ((["--dry-run"], 1), ([], 0)):
+        uid = cluster.api.namespace_uid(home)
+        for namespace_uid, option, left in (("of-another-cluster", [], 1), (uid, ["--dry-run"], 1), (uid, [], 0)):
+            lose_workflow(far, there, namespace_uid)
             assert janitor.main(["--clusters", "--once", "--namespace", home, *option]) == 0
             assert len(far.kubectl("get", "jobs", "--namespace", there, "--output", "name").split()) == left
 
 
-def lose_workflow(far, namespace):
-    """Let the job in a namespace be that of a Workflow which is gone, and to be deleted after its end."""
+def lose_workflow(far, namespace, namespace_uid):
+    """Let the job in a namespace be that of a Workflow which is gone from the namespace of a uid, and end with it."""
     (name,) = far.kubectl("get", "jobs", "--namespace", namespace, "--output", "name").split()
     metadata = yaml.safe_load(far.kubectl("get", name, "--namespace", namespace, "--output", "yaml"))["metadata"]
     owner = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "gone", "uid": str(uuid.uuid4())}
-    home = {**json.loads(metadata["annotations"][HOME]), "owner": owner}
+    home = {**json.loads(metadata["annotations"][HOME]), "owner": owner, "namespace_uid": namespace_uid}
     marks = [f"{HOME}={json.dumps(home)}", "tfsteps.dev/on-end=delete"]
     far.kubectl("annotate", "--overwrite", name, "--namespace", namespace, *marks)
