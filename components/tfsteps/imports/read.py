@@ -85,13 +85,21 @@ def read_line(line: str, name: str = "") -> Imported:
         words = shlex.split(line.replace("\\\n", " "))  # a shell continues such a line
     except ValueError as error:
         raise NotUnderstoodError(f"the command line is not closed: {error}") from error
-    readers = {word: reader for plugin in registry.plugins().values() for word, reader in plugin.command_lines.items()}
-    program = next((word for word in words if not _ASSIGNMENT.match(word)), "")
+    readers, program = _line_readers(), _program(words)
     if program not in readers:
         raise NotUnderstoodError(f"a command line begins with {' or '.join(sorted(readers))}, not {program!r}")
     module, _, function = readers[program].partition(":")
     reader: LineReader = getattr(importlib.import_module(module), function)
     return reader(words, name)
+
+
+def _line_readers() -> Mapping[str, str]:
+    """Return the names of the readers of command lines, by the program that a line begins with."""
+    return {word: reader for plugin in registry.plugins().values() for word, reader in plugin.command_lines.items()}
+
+
+def _program(words: Sequence[str]) -> str:
+    return next((word for word in words if not _ASSIGNMENT.match(word)), "")
 
 
 def _read_documents(documents: list[Any], name: str) -> tuple[list[Imported], list[str]]:
@@ -112,6 +120,8 @@ def _read_documents(documents: list[Any], name: str) -> tuple[list[Imported], li
     if not jobs:
         if any(isinstance(document, dict) and "roles" in document and "kind" not in document for document in documents):
             raise NotUnderstoodError("is a job file already: run it with `tfsteps run`")
+        if any(isinstance(document, str) and _program(document.split()) in _line_readers() for document in documents):
+            raise NotUnderstoodError("is a command line, not a job: `tfsteps import --command 'LINE'` takes it")
         found = ", ".join(_what(document) for document in documents) or "nothing"
         raise NotUnderstoodError(f"has no job that can be imported, but {found}: write or name a {_kinds()}")
     return jobs, notes

@@ -288,6 +288,7 @@ def test_a_master_with_default_parameter_servers_alone():
 
 def test_a_job_file_is_one_already():
     assert "is a job file already: run it with `tfsteps run`" in refusal("name: a\nroles: {worker: {}}\n")
+    assert "is a command line, not a job" in refusal("HF_ENV_NAME=a hai-cli python train.py -- -n 2\n")
 
 
 def test_a_key_that_the_operator_does_not_read():
