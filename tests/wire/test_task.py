@@ -224,8 +224,11 @@ def test_the_log_of_a_job_that_is_gone_is_that_of_its_launcher_here(there, tmp_p
     attempt.write(status)
     out = task("logs", *ON[:2])
     assert "[worker-0] held" in out
-    assert "x is not in namespace ml of test any more; these are the lines that its launcher saved" in out
+    assert "x is not in namespace ml of test; these are the lines that its launcher saved" in out
     assert "has no run of its own here" in task("logs", *ON[:2], "-n", "other", code=2)
+    status.context = "elsewhere"
+    attempt.write(status)
+    assert "has no run of its own here" in task("logs", *ON[:2], "--context", "test", code=2)
 
 
 def test_values_that_only_a_run_has_are_all_named(there):

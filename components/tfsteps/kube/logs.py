@@ -40,6 +40,7 @@ _GAP = "lines may be missing here: the node had dropped the one before when the 
 _DOUBT = "lines may be missing here: when the log was read again, equal lines with the same time did not tell its place"
 _ROTATED = "lines may be missing here: reading was {:.0f} s behind, and the node has begun a new log file since"
 _BEHIND_SECONDS = 1.0
+_NO_PREVIOUS = "what the container printed before it was started again is gone from its node"
 
 
 class _Metadata(msgspec.Struct):
@@ -48,9 +49,6 @@ class _Metadata(msgspec.Struct):
 
 class _Pod(msgspec.Struct):
     metadata: _Metadata
-
-
-_NO_PREVIOUS = "what the container printed before it was started again is gone from its node"
 
 
 def read_log(

@@ -206,13 +206,20 @@ def _newest(single: SingleTask, place: Place, pipeline: str) -> tuple[str, bool]
     known = {status.uid for status in there}
     recorded = [job.status for run in runs for job in LocalBackend().jobs(run) if place.on != Location.LOCAL]
     recorded = [status for status in recorded if on_of(status.location) == place.on and status.uid not in known]
-    statuses = [*there, *(status for status in recorded if place.namespace in ("", status.namespace))]
+    statuses = [
+        *there,
+        *(
+            status
+            for status in recorded
+            if place.namespace in ("", status.namespace) and place.context in ("", status.reached_by)
+        ),
+    ]
     if not statuses:
         command = f"tfsteps task run {shlex.quote(pipeline)} {shlex.quote(single.name)}{place.options}"
         raise CommandError(f"task {single.name!r} has no run of its own here; `{command}` runs it")
     newest = max(statuses, key=lambda status: status.created)
     if newest not in there:
-        say(f"{newest.job} is not {where} any more; these are the lines that its launcher saved on this machine")
+        say(f"{newest.job} is not {where}; these are the lines that its launcher saved on this machine")
     return newest.identity.run, newest in there
 
 

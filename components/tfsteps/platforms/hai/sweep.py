@@ -30,8 +30,13 @@ def sweep_of(api: Api, namespace: str, say: Callable[[str], object], *, dry_run:
     client.stopping = api.stopping
 
     def run() -> Count:
-        runs, namespace_uid = EngineRuns(api, namespace), functools.cache(api.namespace_uid)
-        return HaiSweep(client, runs, namespace_uid, namespace, say, dry_run=dry_run).run()
+        @functools.cache  # read, and reported, once a pass
+        def namespace_uid(name: str) -> str:
+            if not (uid := api.namespace_uid(name)):
+                say(f"tasks on HAI of namespace {name} end by their deadlines: its uid may not be read, or it is gone")
+            return uid
+
+        return HaiSweep(client, EngineRuns(api, namespace), namespace_uid, namespace, say, dry_run=dry_run).run()
 
     return run
 
