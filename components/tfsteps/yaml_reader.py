@@ -90,15 +90,19 @@ for _name in ("bool", "int", "float"):
     _PlainLoader.add_constructor(_TAG + _name, _scalar(_name))
 
 
-def documents(text: str) -> list[Any]:
+def documents(text: str, *, unique: bool = False) -> list[Any]:
     """Return the documents of a YAML or JSON text as plain data; None = an empty document.
+
+    Args:
+        text: The text.
+        unique: Refuse a key that a mapping has twice; False = the last one counts.
 
     Raises:
         YamlError: It is neither, too deep, or its aliases expand to too much.
     """
     text = _as_yaml(text)
     try:
-        return list(_documents(text))
+        return list(_documents(text, unique=unique))
     except (yaml.YAMLError, UnicodeEncodeError, _TooMuchError) as error:
         raise explained(error, text) from None  # PyYAML's own message shows the line
 
@@ -134,13 +138,15 @@ def merges(key: yaml.Node) -> bool:
     return bool(key.tag == f"{_TAG}merge")
 
 
-def _documents(text: str) -> Iterator[Any]:
+def _documents(text: str, *, unique: bool) -> Iterator[Any]:
     loader = _PlainLoader(text)
     limit = max(MAX_VALUES, 2 * len(text))  # no text has more values without an alias
     try:
         while loader.check_node():
             node = loader.get_node()
             _check_aliases(node, limit)
+            if unique:
+                _check_keys(node)
             yield loader.construct_document(node)
     finally:
         loader.dispose()
@@ -160,7 +166,7 @@ def _as_yaml(text: str) -> str:
 
 
 class _TooMuchError(Exception):
-    """A node that is too deep or expands to too much."""
+    """A node that is too deep, expands to too much, or has a key twice."""
 
     def __init__(self, wrong: str, fix: str, node: yaml.Node) -> None:
         self.error = YamlError(wrong, fix, line_of(node))
@@ -195,6 +201,26 @@ def _check_aliases(root: yaml.Node, limit: int) -> None:
         return count, depth + 1
 
     measure(root)
+
+
+def _check_keys(root: yaml.Node) -> None:
+    """Raise _TooMuchError for a key that a mapping has twice."""
+    nodes, checked = [root], set()
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, yaml.ScalarNode) or id(node) in checked:
+            continue
+        checked.add(id(node))
+        lines: dict[str, int] = {}
+        for child in node.value:
+            key, value = child if isinstance(child, tuple) else (None, child)
+            nodes.append(value)
+            if not isinstance(key, yaml.ScalarNode) or merges(key):
+                continue
+            if key.value in lines:
+                wrong = f"has {key.value[:60]!r} a second time, first in line {lines[key.value]}"
+                raise _TooMuchError(wrong, "Keep one of them", key)
+            lines[key.value] = line_of(key)
 
 
 # --- errors

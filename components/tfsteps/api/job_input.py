@@ -12,13 +12,13 @@ import msgspec
 
 from tfsteps import spec
 from tfsteps.console.errors import CommandError
+from tfsteps.console.inputs import read_text
 from tfsteps.engines.registry import find_pipeline
 from tfsteps.spec import SpecError, TrainingJob
 from tfsteps.spec.overrides import parse_override
 from tfsteps.systems import registry
 from tfsteps.systems.base import HasSettings, System
 from tfsteps.systems.features import FEATURES
-from tfsteps.text.streams import read_input
 
 COMMAND_LINE = "command line"
 _INTERPRETER = re.compile(r"(python|sh|bash)[0-9.]*")
@@ -85,7 +85,7 @@ def read_file(file: str, overrides: Sequence[str] = ()) -> JobInput:
     """
     try:
         if file == "-":
-            job = spec.parse(read_input(), "stdin", registry.options(), overrides)
+            job = spec.parse(read_text("-", "a job file"), "stdin", registry.options(), overrides)
             return JobInput(job, "stdin", pathlib.Path.cwd(), set_by(overrides))
         job = spec.load(file, registry.options(), overrides)
     except FileNotFoundError as error:

@@ -16,6 +16,7 @@ from tfsteps import image
 from tfsteps.backends.place import Place
 from tfsteps.cli import pipelines_1
 from tfsteps.console.errors import CommandError
+from tfsteps.console.inputs import read_text
 from tfsteps.console.messages import warn
 from tfsteps.engines import registry
 from tfsteps.engines.compiled import Compiled, LintError
@@ -25,7 +26,6 @@ from tfsteps.kube.backoff import COMMAND_PATIENCE_SECONDS
 from tfsteps.runs.location import Location
 from tfsteps.spec import SpecError
 from tfsteps.systems.kubernetes.job_cluster import JobCluster
-from tfsteps.text.streams import read_input
 from tfsteps.yaml_reader import YamlError
 from tfsteps.yaml_reader import documents as read_documents
 
@@ -124,12 +124,7 @@ def read(file: str) -> Compiled:
         target = shlex.quote(str(path.with_suffix(".yaml")))
         command = f"tfsteps compile {shlex.quote(file)} --output {target}"
         raise CommandError(f"{file} is a program; compile it with `{command}`, which makes the same checks")
-    try:
-        text = read_input() if file == "-" else pathlib.Path(file).read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise CommandError(
-            f"{file!r} cannot be read: {error}; give a compiled pipeline, such as `tfsteps compile` writes"
-        ) from error
+    text = read_text(file, "a compiled pipeline, such as `tfsteps compile` writes")
     return parse_compiled("stdin" if file == "-" else file, text)
 
 
@@ -177,6 +172,8 @@ def _choose(file: str, pipelines: Mapping[str, Any], name: str | None) -> str:
 
 def _run(file: pathlib.Path) -> types.ModuleType:
     """Import a program, with its folder first in `sys.path`, as when it is run."""
+    if file.suffix != ".py":
+        raise CommandError(f"{str(file)!r} is no Python program; give a file whose name ends in .py")
     name = file.stem if file.stem.isidentifier() and not _taken(file.stem) else _MODULE
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None

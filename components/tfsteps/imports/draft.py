@@ -95,12 +95,15 @@ class Draft:
             self.note("deadlines.total: the manifest has no deadline; a job file's is 7d unless it says another")
         elif seconds > 0:
             self.decide(("deadlines", "total"), write_duration(min(seconds, _LONGEST)))
+        else:
+            wrong = f"activeDeadlineSeconds = {seconds}: such a job fails as soon as it has started"
+            self.note(f"{wrong}; the job file's deadline is 7d unless it says another")
 
     def time_to_live(self, seconds: int | None) -> None:
         """Set how long an ended job is kept; None = the manifest does not say."""
-        if seconds == 0:
-            self.decide(("on_end",), "delete", "ttlSecondsAfterFinished: 0")
-        elif seconds is not None:
+        if seconds is not None and seconds <= 0:
+            self.decide(("on_end",), "delete", f"ttlSecondsAfterFinished: {seconds}")
+        elif seconds:
             self.decide(("keep_for",), write_duration(min(seconds, _LONGEST)))
 
     def report(self, fields: Fields) -> None:

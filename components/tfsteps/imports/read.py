@@ -66,8 +66,14 @@ def read_text(text: str, name: str = "") -> tuple[list[Imported], list[str]]:
         NotUnderstoodError: It is not YAML, has no job, or one that is not understood.
     """
     try:
-        return _read_documents([item for document in yaml_reader.documents(text) for item in _items(document)], name)
+        documents = yaml_reader.documents(text, unique=True)
+        return _read_documents([item for document in documents for item in _items(document)], name)
     except yaml_reader.YamlError as error:
+        if "{{" in (text.splitlines() or [""])[error.line - 1]:
+            raise NotUnderstoodError(
+                f"line {error.line} is of a template, not YAML: render it first, a chart of Helm with "
+                "`helm template CHART | tfsteps import -`"
+            ) from error
         raise NotUnderstoodError(f"line {error.line} {error.wrong}. {error.fix}") from error
 
 
@@ -183,14 +189,20 @@ def _own(text: str, source: str, name: str) -> Imported:
 def _items(document: Any) -> Iterator[Any]:
     if document is None:
         return
-    items = document.get("items") if isinstance(document, dict) and str(document.get("kind")).endswith("List") else None
-    yield from items if isinstance(items, list) else [document]
+    if isinstance(document, dict) and str(document.get("kind")).endswith("List") and "items" in document:
+        items = document["items"] or []
+        for item in items if isinstance(items, list) else [items]:
+            yield from _items(item)
+    else:
+        yield document
 
 
 def _what(document: Any) -> str:
     if not isinstance(document, dict) or "kind" not in document:
         return shown(document)
-    return f"{document['kind']} {_name(document)} ({document.get('apiVersion')})"
+    return " ".join(
+        str(part) for part in (document["kind"], _name(document), f"({document.get('apiVersion')})") if part
+    )
 
 
 def _name(document: Mapping[str, Any]) -> Any:

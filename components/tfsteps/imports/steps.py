@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Callable, Mapping
 
 from tfsteps.imports.draft import Imported
+from tfsteps.imports.write import one_line
 from tfsteps.spec import dotted
 
 _WIDTH = 100
@@ -14,13 +15,12 @@ _WIDTH = 100
 def kfp_program(job: Imported) -> str:
     """Return a program of Kubeflow Pipelines with one step `train`."""
     name = str(job.job["name"])
-    function = name.replace("-", "_")
     system = f', system="{job.system}"' if job.system else ""
     return (
         f"{_head(job)}\nfrom kfp import dsl\nfrom tfsteps.kfp import train\n\n"
         f"JOB = {pprint.pformat(job.job, sort_dicts=False, width=_WIDTH)}\n\n\n"
         f'@dsl.pipeline(name="{name}")\n'
-        f"def {function}() -> None:\n"
+        "def pipeline() -> None:\n"
         f"    train(spec=JOB{system})\n"
     )
 
@@ -52,7 +52,7 @@ spec:
 
 def _head(job: Imported) -> str:
     lines = [f"{job.source}, imported by tfsteps", *(f"{dotted(path)}: {why}" for path, why in job.comments.items())]
-    return "".join(f"# {line}\n" for line in lines)
+    return "".join(f"# {one_line(line)}\n" for line in lines)
 
 
 WRITERS: Mapping[str, tuple[Callable[[Imported], str], str]] = {

@@ -6,6 +6,7 @@ import yaml
 
 from tfsteps.imports.draft import Imported
 from tfsteps.spec import yaml_text
+from tfsteps.text.terminal import escaped
 
 _WIDTH = 120
 
@@ -24,6 +25,11 @@ def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _text)
 
 
+def one_line(text: str) -> str:
+    """Return a text for a comment: names and conditions of a manifest may have several lines."""
+    return escaped(" ".join(text.split()))
+
+
 def job_file(job: Imported) -> str:
     """Return the text of a job file: short, with a comment above each field that was decided."""
     text = yaml.dump(
@@ -34,8 +40,8 @@ def job_file(job: Imported) -> str:
     comments: dict[int, list[str]] = {}
     for path, reason in job.comments.items():
         if path in at:
-            comments.setdefault(at[path] - 1, []).append(reason)
-    written = [f"# {job.source}, imported by tfsteps"]
+            comments.setdefault(at[path] - 1, []).append(one_line(reason))
+    written = [f"# {one_line(job.source)}, imported by tfsteps"]
     for number, line in enumerate(lines):
         indent = line[: len(line) - len(line.lstrip())]
         written += [f"{indent}# {reason}" for reason in comments.get(number, [])]

@@ -78,11 +78,6 @@ def flush_and_exit(code: int) -> NoReturn:
     os._exit(code)
 
 
-def read_input() -> str:
-    """Return all of standard input, read as UTF-8 in any locale. UnicodeDecodeError if it is not UTF-8."""
-    return sys.stdin.buffer.read().decode("utf-8-sig").replace("\r\n", "\n")
-
-
 def encodable(text: str, stream: TextIO) -> str:
     """Return `text` with escapes for the characters that the stream cannot encode."""
     encoding = stream.encoding or "utf-8"

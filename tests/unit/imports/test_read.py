@@ -184,7 +184,7 @@ def test_a_job_of_tfsteps_has_its_job_file_with_it():
     [
         ("", "has no job that can be imported, but nothing: write or name a TFJob, "),
         ("a: [", "is not YAML"),
-        ("kind: Service\napiVersion: v1", "but Service  (v1)"),
+        ("kind: Service\napiVersion: v1", "but Service (v1)"),
         (TFJOB.replace("tfReplicaSpecs:\n    Worker:", "tfReplicaSpecs:\n    Boss:"), "Boss is no replica type"),
         (TFJOB.replace("replicas: 2", "replicas: two"), "Worker.replicas is 'two', expected a whole number"),
         (TFJOB.replace("name: tensorflow", "name: main"), "has main, and no container `tensorflow`"),
@@ -556,3 +556,35 @@ def test_a_suspended_job_says_who_starts_it(system):
     assert "the job does not start until" in warning
     assert ("its queue" in warning) is ("queue" in job.job)
     assert "`deadlines.total`, 7d, counts" in warning
+
+
+def test_a_text_that_is_not_yet_a_manifest_says_what_to_do():
+    assert "line 10 has 'replicas' a second time, first in line 9. Keep one" in refusal(
+        TFJOB.replace("      replicas: 2\n", "      replicas: 2\n      replicas: 3\n")
+    )
+    for chart in ("{{- if .Values.on }}\n" + TFJOB, TFJOB.replace("name: flat", "name: {{ .Release.Name }}")):
+        assert "is of a template, not YAML: render it first, a chart of Helm with `helm template CHART" in refusal(
+            chart
+        )
+
+
+@pytest.mark.parametrize("seconds", [0, -5])
+def test_a_deadline_that_fails_each_job(seconds):
+    job = imported(tfjob({"Worker": {}}, runPolicy={"activeDeadlineSeconds": seconds}))
+    assert "deadlines" not in job.job
+    assert f"activeDeadlineSeconds = {seconds}: such a job fails as soon as it has started; " in " ".join(job.notes)
+
+
+def test_a_time_to_live_that_is_over():
+    assert imported(tfjob({"Worker": {}}, runPolicy={"ttlSecondsAfterFinished": -1})).job["on_end"] == "delete"
+
+
+def test_lists_within_lists():
+    item = yaml.safe_load(TFJOB)
+    assert imported(yaml.safe_dump({"kind": "List", "items": [{"kind": "TFJobList", "items": [item]}]})).job
+    assert "but nothing" in refusal("kind: List\nitems:\n")
+
+
+def test_comments_are_lines():
+    job = imported(TFJOB.replace("name: flat", 'name: "flat\\nimage: other\\e[31m"'))
+    assert job_file(job).startswith("# TFJob flat image: other\\x1b[31m (kubeflow.org/v1), imported by tfsteps\nname:")

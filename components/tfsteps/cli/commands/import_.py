@@ -12,21 +12,22 @@ from tfsteps import spec
 from tfsteps.backends.place import Place
 from tfsteps.cli.place_options import Context, Namespace
 from tfsteps.console.errors import CommandError
+from tfsteps.console.inputs import read_text
+from tfsteps.console.messages import say
 from tfsteps.engines.argo import lint
+from tfsteps.imports import read
 from tfsteps.imports.draft import Imported
 from tfsteps.imports.fields import NotUnderstoodError
 from tfsteps.imports.gang import group_names
 from tfsteps.imports.metadata import job_name
 from tfsteps.imports.pipelines import ImportedPipeline, read_pipelines
-from tfsteps.imports.read import read_line, read_text, readable
 from tfsteps.imports.steps import WRITERS
-from tfsteps.imports.write import job_file
+from tfsteps.imports.write import job_file, one_line
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.resource import Resource
 from tfsteps.runs.location import Location
 from tfsteps.systems import registry
 from tfsteps.systems.kubernetes.render.gang import POD_GROUPS
-from tfsteps.text.streams import read_input
 
 
 class Target(enum.StrEnum):
@@ -40,6 +41,7 @@ class Target(enum.StrEnum):
 _FORBIDDEN = 403
 _NOT_FOUND = 404  # also of a kind that the cluster does not serve
 _LONGEST = 4 << 20  # bytes of a file: more is no manifest
+_EXPECTED = "a manifest, or KIND/NAME of a job on a cluster, such as tfjob/mnist"
 
 
 def import_(
@@ -92,6 +94,10 @@ def import_(
     if pipelines and as_ is not Target.JOB:
         raise CommandError(f"--as {as_} is for jobs, and {pipelines[0].source} becomes an Argo Workflow; leave it out")
     write, suffix = (job_file, ".yaml") if as_ is Target.JOB else WRITERS[as_]
+    if as_ is Target.KFP and output is None and count > 1:
+        raise CommandError(
+            f"{count} jobs become {count} programs, which standard output cannot hold; add --output FOLDER"
+        )
     names = [*(str(job.job["name"]) for job in jobs), *(pipeline.name for pipeline in pipelines)]
     sources = [f"the job file of {job.source}" for job in jobs]
     sources += [f"the Workflow of {pipeline.source}" for pipeline in pipelines]
@@ -101,7 +107,7 @@ def import_(
         _check(pipeline, target)
     for job, target in zip(jobs, targets[: len(jobs)], strict=True):
         for note in job.notes:
-            typer.echo(f"{job.source}: {note}", err=True)
+            say(one_line(f"{job.source}: {note}"))
         spec.parse(job_file(job), target, registry.options())
 
 
@@ -112,12 +118,12 @@ def _of_files(
     jobs: list[Imported] = []
     pipelines: list[ImportedPipeline] = []
     for file in files:
-        text = _from_file(file) if _is_file(file) else _from_cluster(file, context, namespace)
+        text = read_text(file, _EXPECTED, _LONGEST) if _is_file(file) else _from_cluster(file, context, namespace)
         try:
             if in_file := read_pipelines(text):
                 pipelines += in_file
                 continue
-            found, notes = read_text(text, name)
+            found, notes = read.read_text(text, name)
         except NotUnderstoodError as error:
             if file.endswith(".py"):
                 raise CommandError(
@@ -127,13 +133,13 @@ def _of_files(
             raise CommandError(f"{file}: {error}") from error
         jobs += found
         for note in notes:
-            typer.echo(f"{file}: {note}", err=True)
+            say(one_line(f"{file}: {note}"))
     return jobs, pipelines
 
 
 def _of_line(line: str, name: str) -> Imported:
     try:
-        return read_line(line, name)
+        return read.read_line(line, name)
     except NotUnderstoodError as error:
         raise CommandError(f"--command: {error}") from error
 
@@ -141,7 +147,7 @@ def _of_line(line: str, name: str) -> Imported:
 def _check(pipeline: ImportedPipeline, target: str) -> None:
     """Print what a pipeline does not have. CommandError if Argo would refuse it."""
     for note in [*pipeline.notes, *lint.missing_arguments(pipeline.text)]:
-        typer.echo(f"{pipeline.source}: {note}", err=True)
+        say(one_line(f"{pipeline.source}: {note}"))
     if problems := lint.lint_messages(pipeline.text):
         raise CommandError("\n".join(f"{target}: {problem}" for problem in problems))
 
@@ -152,22 +158,6 @@ def _is_file(text: str) -> bool:
     return text == "-" or not slash or "/" in name or pathlib.Path(text).exists() or not _kinds(kind)
 
 
-def _from_file(file: str) -> str:
-    try:
-        if file == "-":
-            return read_input()
-        with pathlib.Path(file).open("rb") as opened:
-            raw = opened.read(_LONGEST + 1)
-        if len(raw) > _LONGEST:
-            raise CommandError(f"{file!r} is longer than {spec.format_bytes(_LONGEST)}: it is no manifest")
-        return raw.decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise CommandError(
-            f"{file!r} cannot be read: {error}; give a manifest, or KIND/NAME of a job on a cluster, such as "
-            "tfjob/mnist"
-        ) from error
-
-
 def _kinds(word: str) -> list[Resource]:
     """Return the kinds that a word means: `tfjob`, `tfjobs`, `tfjobs.kubeflow.org`; empty = none is imported."""
     name, _, group = word.lower().partition(".")
@@ -176,7 +166,7 @@ def _kinds(word: str) -> list[Resource]:
         for resource in (kind.resource for kind in registry.kinds())
         if name in (resource.kind.lower(), resource.plural)
         and group in ("", resource.api.partition("/")[0])
-        and readable({"apiVersion": resource.api, "kind": resource.kind})
+        and read.readable({"apiVersion": resource.api, "kind": resource.kind})
     ]
 
 
@@ -200,7 +190,7 @@ def _from_cluster(text: str, context: str, namespace: str) -> str:
                 except ApiError as error:
                     if error.status not in (_NOT_FOUND, _FORBIDDEN):
                         raise
-                    typer.echo(f"{text}: PodGroup {group} of its pods: {error}", err=True)
+                    say(f"{text}: PodGroup {group} of its pods: {error}")
             return msgspec.json.encode({"kind": "List", "items": items}).decode()
         raise CommandError(f"there is no {word} {name} {runs.where}; `kubectl get {word}` lists them")
 

@@ -11,12 +11,12 @@ import yaml
 from tfsteps.api.job_input import read_file
 from tfsteps.cli.place_options import Overrides
 from tfsteps.console.errors import CommandError
+from tfsteps.console.inputs import read_text
 from tfsteps.settings.apply import Applied, apply
 from tfsteps.settings.parse import load, parse
 from tfsteps.spec import Path, dotted
 from tfsteps.spec.notation import to_plain
 from tfsteps.systems import registry
-from tfsteps.text.streams import read_input
 
 
 class PlatformAction(enum.StrEnum):
@@ -52,7 +52,10 @@ def platform(
         raise CommandError("FILE and JOB are both `-`; write one of them to a file")
     if job is None and (overrides or namespace is not None):
         raise CommandError("--set and --namespace are about a job; add JOB, the job file")
-    settings = parse(read_input(), "stdin", registry.options()) if file == "-" else load(file, registry.options())
+    if file == "-":
+        settings = parse(read_text("-", "platform settings"), "stdin", registry.options())
+    else:
+        settings = load(file, registry.options())
     layers = settings.layers("default" if namespace is None else namespace)
     if job is None:
         projects = f"; projects: {', '.join(settings.projects)}" if settings.projects else ""

@@ -403,3 +403,8 @@ def test_inputs_of_kubeflow_as_values(nightly):
 
 def test_this_machine_keeps_no_schedules(nightly):
     assert "cannot be scheduled" in refused("submit", nightly, "-p", "n=1", "--engine", "local", *WHEN)
+
+
+@pytest.mark.parametrize("name", ["-", "pipeline.yaml", "notebook.ipynb"])
+def test_what_is_no_program_is_not_compiled(name):
+    assert f"{name!r} is no Python program; give a file whose name ends in .py" in refused("compile", name)

@@ -194,3 +194,26 @@ def test_nothing_is_written_under_a_wrong_name_or_beside_a_file_that_stays(tmp_p
     (folder / "other.yaml").write_text("mine")
     assert "exists and is left as it is" in refused("import", manifest, more, "-o", folder)
     assert [file.name for file in folder.iterdir()] == ["other.yaml"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "latin-1"])
+def test_a_file_in_another_encoding(manifest, encoding):
+    manifest.write_text("# é\n" + TFJOB, encoding)
+    assert "is not UTF-8 (byte " in refused("import", manifest)
+
+
+def test_standard_input_has_a_limit():
+    code, _, err = tfsteps("import", "-", input=TFJOB + "#" * (4 << 20))
+    assert code == 2
+    assert "'-' is longer than 4 MiB; give a manifest, or KIND/NAME" in err
+
+
+def test_any_name_becomes_a_program_and_several_jobs_need_a_folder(manifest, tmp_path):
+    manifest.write_text(TFJOB.replace("name: flat", "name: class"))
+    assert tfsteps("import", manifest, "--as", "kfp", "-o", tmp_path / "class.py")[0] == 0
+    assert "def pipeline() -> None:" in (tmp_path / "class.py").read_text()
+    compile((tmp_path / "class.py").read_text(), "class.py", "exec")
+    manifest.write_text(f"{TFJOB}---\n{TFJOB}")
+    assert "2 jobs become 2 programs, which standard output cannot hold; add --output FOLDER" in refused(
+        "import", manifest, "--as", "kfp"
+    )

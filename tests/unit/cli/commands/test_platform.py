@@ -84,3 +84,9 @@ def test_what_is_no_settings_file_is_called_so(tmp_path, content):
     err = refused("platform", "check", file)
     assert "settings: " in err
     assert "job" not in err.replace(str(file), "")
+
+
+@pytest.mark.parametrize("command", [("platform", "check", "-"), ("validate", "-"), ("lint", "-"), ("import", "-")])
+def test_standard_input_in_another_encoding(command):
+    code, _, err = tfsteps(*command, input=SETTINGS.encode("utf-16"))
+    assert (code, err) == (2, "error: '-' is not UTF-8 (byte 0); save it as UTF-8\n")
