@@ -20,8 +20,10 @@ from tests.wire.scripted import Answer, refusal, serve
 from tfsteps import spec
 from tfsteps.kube import access, client
 from tfsteps.launcher.lifecycle import launch
+from tfsteps.runs import store
 from tfsteps.runs.events import State
 from tfsteps.runs.identity import Identity
+from tfsteps.runs.location import HomeCluster
 from tfsteps.settings.find import VARIABLE
 from tfsteps.steps import job_step
 from tfsteps.systems import registry
@@ -104,13 +106,21 @@ class Far:
             return self.of_jobs(asked)
         if asked.method == "POST":
             return refusal(403, "Forbidden")
+        if "/configmaps/" in asked.path:
+            return refusal(404, "NotFound")
         if "watch" in asked.query:
             return Answer(parts=["hang"])
         return Answer(body={"metadata": VERSION, "items": []})
 
     def of_jobs(self, asked):
         if asked.method == "POST":
-            meta = {**asked.body["metadata"], "uid": "u1", "namespace": "there", **VERSION}
+            meta = {
+                **asked.body["metadata"],
+                "uid": "u1",
+                "namespace": "there",
+                "creationTimestamp": "2026-11-26T00:00:00Z",
+                **VERSION,
+            }
             item = {**asked.body, "metadata": meta}
             if "dryRun" not in asked.query:
                 self.jobs.append(item)
@@ -448,6 +458,70 @@ def test_a_command_launches_there_and_records_where(desk, tmp_path):
     code, said, error = tfsteps("clear", "r", "--yes")
     assert (code, far.jobs) == (0, []), error
     assert "TFJob there/" in said
+
+
+class HomeOfVision(Home):
+    """A cluster whose settings, and the Secret, are in one namespace that is not that of its context."""
+
+    def __call__(self, asked):
+        if asked.path.endswith("/configmaps/tfsteps") and "/namespaces/vision/" not in asked.path:
+            return refusal(404, "NotFound")
+        if "/secrets/" in asked.path and "/namespaces/vision/" not in asked.path:
+            return refusal(404, "NotFound")
+        return super().__call__(asked)
+
+
+@pytest.fixture
+def launched_elsewhere(desk, tmp_path):
+    """Return the cluster of a job that was launched from namespace `vision` by another context than the current."""
+    far = Far()
+    far.ended.set()
+    desk(HomeOfVision(), far)
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(plain(cluster="far")))
+    code, _, error = tfsteps("run", tmp_path / "job.yaml", "--on", "kubernetes", "-n", "vision", "--run-id", "r")
+    assert code == 0, error
+    with serve(lambda _: refusal(404, "NotFound")) as other:
+        config = yaml.safe_load((tmp_path / "kubeconfig").read_text())
+        address = f"http://127.0.0.1:{other.server_port}"
+        config["clusters"].append({"name": "now", "cluster": {"server": address}})
+        config["contexts"].append({"name": "now", "context": {"cluster": "now", "namespace": "ml"}})
+        (tmp_path / "kubeconfig").write_text(yaml.safe_dump({**config, "current-context": "now"}))
+        yield far
+        assert not other.asked, "the current context has nothing to do with the job"
+
+
+def test_the_record_leads_to_a_job_on_another_cluster(launched_elsewhere):
+    far = launched_elsewhere
+    code, shown, error = tfsteps("show", "r", "--on", "kubernetes", "--context", "far", "-n", "there")
+    assert (code, "namespace there" in shown) == (0, True), error
+    first = far.jobs.pop()
+    code, said, error = tfsteps("rerun", "r", "--run-id", "r2")
+    assert code == 0, error
+    (second,) = far.jobs
+    assert second["metadata"]["namespace"] == "there"
+    assert json.loads(second["metadata"]["annotations"][HOME])["namespace"] == "vision"
+    far.jobs[:] = [first]
+    code, said, error = tfsteps("clear", "r", "--yes")
+    assert (code, far.jobs, "TFJob there/" in said) == (0, [], True), error
+
+
+def test_a_job_on_another_cluster_is_attached_to_by_its_record(launched_elsewhere):
+    (attempt,) = store.attempts("r")
+    left = msgspec.structs.replace(attempt.status(), state=State.RUNNING, ended=None, detached=True)
+    with contextlib.closing(attempt.claim()):
+        attempt.write(left)
+    code, said, error = tfsteps("attach", "r")
+    assert (code, "succeeded" in said) == (0, True), error
+    assert attempt.status().home == HomeCluster("test", "vision")
+
+
+def test_a_rerun_says_that_the_namespace_of_the_launch_is_not_recorded(launched_elsewhere):
+    (attempt,) = store.attempts("r")
+    with contextlib.closing(attempt.claim()):
+        attempt.write(msgspec.structs.replace(attempt.status(), home_namespace=""))
+    code, _, error = tfsteps("rerun", "r")
+    assert (code, "the namespace that the job was launched from is not recorded" in error) == (2, True)
+    assert len(launched_elsewhere.jobs) == 1
 
 
 class Lines:

@@ -20,15 +20,19 @@ def located(
 ) -> Place:
     """Return where a command looks for a run: as its options say, else where a killed launcher left it.
 
+    A context that this machine recorded as the cluster of the run's job is the one that the job was launched to.
+
     Raises:
         CommandError: The options contradict one another.
     """
-    from tfsteps.backends.local.backend import left_at  # noqa: PLC0415
+    from tfsteps.backends.local.backend import homes_of, left_at  # noqa: PLC0415
 
     if on is None and not (context or namespace or everywhere or records):
         platforms = {on_of(location) for location in left_at(selection)} - {Location.LOCAL, Location.KUBERNETES}
         on = platforms.pop() if len(platforms) == 1 else None
-    return Place(on or Location.LOCAL, context, namespace, everywhere, records)
+    homes = homes_of(selection.run, context) if on == Location.KUBERNETES and context else set()
+    home = homes.pop() if len(homes) == 1 else None
+    return Place(on or Location.LOCAL, context, namespace, everywhere, records, home)
 
 
 def open_platform(name: str) -> "contextlib.AbstractContextManager[PlatformBackend[Any]]":

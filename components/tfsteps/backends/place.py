@@ -5,7 +5,8 @@ import shlex
 import msgspec
 
 from tfsteps.console.errors import CommandError
-from tfsteps.runs.location import Location
+from tfsteps.runs.location import HomeCluster, Location
+from tfsteps.runs.status import Status
 from tfsteps.systems import registry
 
 AUTO = "auto"
@@ -26,6 +27,8 @@ class Place(msgspec.Struct, frozen=True):
         namespace: A namespace; empty = that of the context.
         everywhere: Look in all namespaces.
         records: An address of stored records, in place of all that; empty = none.
+        home: Of a job that is on another cluster, by its record: where `context` is defined. None = the context is the
+            user's.
     """
 
     on: str = Location.LOCAL
@@ -33,6 +36,20 @@ class Place(msgspec.Struct, frozen=True):
     namespace: str = ""
     everywhere: bool = False
     records: str = ""
+    home: HomeCluster | None = None
+
+    @classmethod
+    def of(cls, status: Status) -> "Place":
+        """Return where a job is that a launcher of this machine has recorded."""
+        if (on := on_of(status.location)) != Location.KUBERNETES:
+            return cls(on)
+        return cls(on, status.reached_by, status.namespace, home=status.home)
+
+    def by(self, context: str) -> "Place":
+        """Return the same place, reached by a context of the user's if that is not empty."""
+        if context in ("", self.context):
+            return self
+        return msgspec.structs.replace(self, context=context, home=None)
 
     def __post_init__(self) -> None:
         """Refuse options that contradict one another."""

@@ -333,7 +333,8 @@ def _run(
 
 
 def _identify(status: Status, handle: Handle, system: System) -> None:
-    status.context = system.cluster.context if isinstance(system, OnCluster) else ""
+    if isinstance(system, OnCluster):
+        status.context, status.home_namespace = system.cluster.context, system.cluster.home_namespace
     status.job, status.uid, status.namespace = handle.name, handle.uid, handle.namespace
     status.created = handle.created
 

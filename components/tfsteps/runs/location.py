@@ -2,6 +2,7 @@
 
 import enum
 from collections.abc import Mapping
+from typing import NamedTuple
 
 
 class Location(enum.StrEnum):
@@ -18,6 +19,18 @@ class Location(enum.StrEnum):
 
     ELSEWHERE = "elsewhere"
     """A platform that no command of tfsteps asks: only the job system, through a launcher."""
+
+
+class HomeCluster(NamedTuple):
+    """Where the launcher of a job on another cluster read the settings that define that cluster.
+
+    Attributes:
+        context: The context of the kubeconfig; empty = the current one, or the cluster of the pod.
+        namespace: Its namespace; empty = that of the context.
+    """
+
+    context: str = ""
+    namespace: str = ""
 
 
 BEFORE_RECORDED: Mapping[str, Location] = {

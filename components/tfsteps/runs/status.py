@@ -7,7 +7,7 @@ import msgspec
 from tfsteps.runs.code import Code
 from tfsteps.runs.events import ReplicaState, State
 from tfsteps.runs.identity import Identity
-from tfsteps.runs.location import BEFORE_RECORDED, Location
+from tfsteps.runs.location import BEFORE_RECORDED, HomeCluster, Location
 from tfsteps.runs.usage import UsageSummary
 from tfsteps.spec import RoleName
 
@@ -115,6 +115,7 @@ class Status(msgspec.Struct, kw_only=True):
             launcher.
         context: The context of the kubeconfig that the launcher used, also if it was the current one; empty = none, as
             in a pod, or not known.
+        home_namespace: The namespace of the launcher, whose settings it used; empty = not known, or no cluster.
         system: The job system's name.
         decisive_replica: Name of the replica that decides how the job ends.
         state: State of the job.
@@ -151,6 +152,7 @@ class Status(msgspec.Struct, kw_only=True):
     namespace: str = ""
     cluster: str = ""
     context: str = ""
+    home_namespace: str = ""
     decisive_replica: str = ""
     state: State = State.PENDING
     reason: str = ""
@@ -202,6 +204,11 @@ class Status(msgspec.Struct, kw_only=True):
     def reached_by(self) -> str:
         """The name of a cluster or context that leads a command to the job; empty = the current context has to."""
         return self.cluster or self.context
+
+    @property
+    def home(self) -> HomeCluster | None:
+        """Where the cluster of the job is defined; None = the job is on the launcher's own cluster."""
+        return HomeCluster(self.context, self.home_namespace) if self.cluster else None
 
     @property
     def where(self) -> list[str]:

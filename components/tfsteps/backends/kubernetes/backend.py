@@ -50,7 +50,7 @@ def cluster(place: Place, of_job: JobCluster | None = None) -> Iterator[ClusterR
         of_job: Another cluster, on which a job of `place` will be; None = that of `place`.
     """
     try:
-        found = of_job or JobCluster(place.context, place.namespace, COMMAND_PATIENCE_SECONDS)
+        found = of_job or JobCluster(place.context, place.namespace, COMMAND_PATIENCE_SECONDS, launched_from=place.home)
         api = client.Api(found.api.access, patience=COMMAND_PATIENCE_SECONDS)
         namespace = "" if place.everywhere else found.namespace
     except LaunchError as error:

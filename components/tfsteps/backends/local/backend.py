@@ -33,7 +33,7 @@ from tfsteps.launcher.recorder import Observer
 from tfsteps.runs import removal, store
 from tfsteps.runs.events import ReplicaState, State
 from tfsteps.runs.graph import Node, NodeKind, Surroundings
-from tfsteps.runs.location import Location
+from tfsteps.runs.location import HomeCluster, Location
 from tfsteps.runs.log_segments import LogReader, segments
 from tfsteps.runs.lost_launcher import ABANDONED, may_continue
 from tfsteps.runs.pipeline_record import PipelineRecord
@@ -390,6 +390,15 @@ def left_at(selection: Selection) -> set[str | None]:
     if not all(job.alive.no for job in jobs):
         return set()
     return {job.status.location for job in jobs if may_continue(job.status)}
+
+
+def homes_of(run: str, cluster: str) -> set[HomeCluster]:
+    """Return from where jobs of a run were launched to another cluster of this name, by the records of this machine."""
+    try:
+        statuses = [job.status for job in LocalBackend(warn=lambda _: None).find(run).jobs]
+    except (CommandError, OSError):  # the run may be one of the cluster alone
+        return set()
+    return {status.home for status in statuses if status.home and status.cluster == cluster}
 
 
 def _left_elsewhere(left: Sequence[Status]) -> str:

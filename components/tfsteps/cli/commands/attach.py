@@ -29,11 +29,11 @@ from tfsteps.launcher import background
 from tfsteps.launcher.failure import exit_code
 from tfsteps.launcher.lifecycle import first_status, resume
 from tfsteps.launcher.printer import Printer
-from tfsteps.runs.location import Location
 from tfsteps.runs.lost_launcher import ABANDONED, may_continue
 from tfsteps.runs.status import Status
 from tfsteps.spec import TrainingJob
-from tfsteps.systems.base import JobNote, LaunchError
+from tfsteps.systems.base import JobNote, LaunchError, OnCluster
+from tfsteps.systems.kubernetes.job_cluster import JobCluster
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C, as of a shell."""
@@ -105,9 +105,10 @@ def _followed(backend: RunBackend[Any], job: Job, selection: Selection, place: P
 
 def _take_over(status: Status, record: Record | None, job: TrainingJob, place: Place, display: Display) -> Status:
     """Follow a job that no launcher follows as its launcher."""
-    on_cluster = status.location == Location.KUBERNETES
-    where = {"context": place.context or status.reached_by, "namespace": status.namespace} if on_cluster else {}
-    system = find_system(status.system, **where)
+    system = find_system(status.system)
+    if isinstance(system, OnCluster):
+        there = place if place.context else Place.of(status)
+        system.cluster = JobCluster(there.context, status.namespace, launched_from=there.home)
     base_dir = pathlib.Path((record.status.base_dir if record else "") or pathlib.Path.cwd())
     first = first_status(job, status.identity, system, system.places(job, status.identity, base_dir), "")
     first.job, first.uid, first.namespace, first.created = status.job, status.uid, status.namespace, status.created

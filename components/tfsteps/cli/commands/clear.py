@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import msgspec
 import typer
 
-from tfsteps.backends.find import LATEST, KnownRun, match_id
+from tfsteps.backends.find import LATEST, KnownRun, Selection, match_id
 from tfsteps.backends.local.backend import LocalBackend, known_runs
 from tfsteps.backends.local.job import LocalAttempt
-from tfsteps.backends.open import open_backend
-from tfsteps.backends.place import Place, on_of
+from tfsteps.backends.open import located, open_backend
+from tfsteps.backends.place import Place
 from tfsteps.cli.commands import rm
 from tfsteps.cli.commands.rm import DryRun
 from tfsteps.cli.completion import complete_run
@@ -53,7 +53,8 @@ def clear(
     Running jobs are stopped. Without --on, the records of this machine say where the run is. Workflows of an engine,
     and output outside of the run folder, are not touched. Demos are read-only.
     """
-    explicit = Place(on or Location.KUBERNETES, context, namespace) if on or context or namespace else None
+    named = bool(on or context or namespace)
+    explicit = located(Selection(run, task), on or Location.KUBERNETES, context, namespace) if named else None
     if explicit and explicit.on == Location.LOCAL:
         explicit = None
     if task is not None and (wrong := name_problem(task)):
@@ -206,14 +207,9 @@ def _resolved(text: str, place: Place | None) -> str:
 
 def _recorded_places(jobs: Sequence[LocalAttempt], context: str) -> list[Place]:
     """Return where launchers of this machine have started jobs of the run."""
-    places = []
-    for status in [job.status for job in jobs]:
-        on = on_of(status.location)
-        if on != Location.LOCAL:
-            on_cluster = on == Location.KUBERNETES
-            cluster = context or status.reached_by if on_cluster else ""
-            places.append(Place(on, cluster, status.namespace if on_cluster else ""))
-    return list(dict.fromkeys(places))
+    recorded = [Place.of(job.status) for job in jobs]
+    known = [place for place in recorded if place.on != Location.LOCAL]
+    return list(dict.fromkeys(place.by(context) if place.on == Location.KUBERNETES else place for place in known))
 
 
 def _launchers(jobs: Sequence[LocalAttempt]) -> list[str]:

@@ -25,6 +25,7 @@ from tfsteps.cli.foreground import Display, TensorBoardChoice, run_plan
 from tfsteps.cli.place_options import Context, From, Namespace, OnOption, Overrides
 from tfsteps.cli.plan_output import print_plan
 from tfsteps.console.errors import CommandError
+from tfsteps.console.messages import warn
 from tfsteps.console.outputs import OutputFormat
 from tfsteps.console.text import clean
 from tfsteps.engines import registry as engines
@@ -79,9 +80,7 @@ def rerun(
         raise CommandError("--param changes an input of a pipeline; for a job, write --set PATH=VALUE")
     status, old = recorded(Selection(run, task), place)
     new_input = recorded_input(status, old, overrides or [])
-    on_cluster = status.location == Location.KUBERNETES
-    where = (context or status.context, status.namespace) if on_cluster else ("", "")
-    system, place = choose(None, status.system, *where)
+    system, place = choose(None, status.system, *_launched_from(status, context))
     if run_id == status.identity.run:
         raise CommandError(f"--run-id {run_id!r} is the run itself; give another one, or leave it out")
     plan = make_plan(new_input, system, place, run_id, status.identity.task, dry_run=dry_run)
@@ -95,6 +94,17 @@ def rerun(
     choice = TensorBoardChoice()
     code = start_detached(plan, place, display, choice) if detach else run_plan(plan, place.on, display, choice)
     raise typer.Exit(code)
+
+
+def _launched_from(status: Status, context: str) -> tuple[str, str]:
+    """Return the context and the namespace that a job was launched from; of one on another cluster, the launcher's."""
+    if status.location != Location.KUBERNETES:
+        return "", ""
+    if status.home is None:
+        return context or status.context, status.namespace
+    if not status.home.namespace:
+        warn("the namespace that the job was launched from is not recorded: the settings of the context's are used")
+    return status.home
 
 
 def _pipeline(selection: Selection, place: Place) -> str:

@@ -211,7 +211,8 @@ def _newest(single: SingleTask, place: Place, pipeline: str) -> tuple[str, bool]
         *(
             status
             for status in recorded
-            if place.namespace in ("", status.namespace) and place.context in ("", status.reached_by)
+            if place.namespace in ("", status.namespace, status.home_namespace)
+            and place.context in ("", status.cluster, status.context)
         ),
     ]
     if not statuses:

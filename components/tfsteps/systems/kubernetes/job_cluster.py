@@ -21,6 +21,7 @@ from tfsteps.kube.credentials import AccessError, NoContextError
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.resource import PODS, Resource
 from tfsteps.runs.identity import CLUSTER, RUN_ID, label_value
+from tfsteps.runs.location import HomeCluster
 from tfsteps.settings import find
 from tfsteps.spec import Options, Problem, SpecError, TrainingJob
 from tfsteps.spec.problems import shown
@@ -46,7 +47,12 @@ class JobCluster:
     """
 
     def __init__(
-        self, context: str = "", namespace: str = "", patience: float | None = None, home: "Api | None" = None
+        self,
+        context: str = "",
+        namespace: str = "",
+        patience: float | None = None,
+        home: "Api | None" = None,
+        launched_from: HomeCluster | None = None,
     ) -> None:
         """Keep how to reach the cluster.
 
@@ -56,6 +62,8 @@ class JobCluster:
             namespace: Of the jobs, and of the settings; empty = the default one.
             patience: Seconds that a request is retried; None = as long as `Api` does.
             home: The cluster of this process; None = as `context` says.
+            launched_from: Of a job whose record has `context` as the cluster that the job or the settings name: where
+                it is defined. None = the context is the user's.
         """
         if home is not None:
             self.__dict__["home"] = home
@@ -63,6 +71,7 @@ class JobCluster:
         self.unset: TrainingJob | None = None
         self.warning = ""
         self._context, self._namespace, self._patience = context, namespace, patience
+        self._launched_from = launched_from
         self._chosen = ""  # by a job; empty = where `context` leads
         self._settings: find.Found | None = None
 
@@ -70,7 +79,8 @@ class JobCluster:
     def home(self) -> "Api":
         """The cluster of this process: that of its pod, else that of the kubeconfig. LaunchError as `api`."""
         with _as_launch_error("the cluster"):
-            return self._client(access.find("" if self._of_settings else self._context))
+            recorded = self._launched_from.context if self._launched_from else ""
+            return self._client(access.find(recorded if self._of_settings else self._context))
 
     @functools.cached_property
     def api(self) -> "Api":
@@ -203,7 +213,12 @@ class JobCluster:
 
     @functools.cached_property
     def _of_settings(self) -> str:
-        """The context, if it is the name of a cluster of the settings: the kubeconfigs have no such context."""
+        """The context, if it is the name of a cluster of the settings: the kubeconfigs have no such context.
+
+        Or if a job was launched by that name: then the settings come first, as they did at the launch.
+        """
+        if self._launched_from:
+            return self._context
         if self._context:
             try:
                 access.find(self._context)
@@ -216,7 +231,8 @@ class JobCluster:
     @property
     def home_namespace(self) -> str:
         """The namespace of the settings: the one that was chosen, unless it is a namespace of the other cluster."""
-        return (not self._of_settings and self._namespace) or self.home.access.namespace
+        recorded = self._launched_from.namespace if self._launched_from else ""
+        return (recorded if self._of_settings else self._namespace) or self.home.access.namespace
 
     @property
     def _planned_home(self) -> str:
