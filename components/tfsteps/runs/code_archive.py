@@ -13,6 +13,7 @@ import io
 import itertools
 import os
 import pathlib
+import re
 import stat
 import tarfile
 import tempfile
@@ -39,6 +40,8 @@ MOST_ARCHIVE_BYTES = 320 << 20
 """No archive is larger, compressed or not: what a bucket has may be endless, or expand to any size."""
 
 _MOST_BYTES, _MOST_FILES = 256 << 20, 10_000  # of the files before they are compressed
+_COUNTED = 2 * _MOST_FILES  # a home folder has a million files: who ships it need not wait until all are listed
+_MOST_LEVELS = 200
 _UNUSED_SECONDS = 90 * 86400.0
 _SHOWN = 5
 _FIX = f"list what the program does not read in {IGNORE_FILE}, and mount data from a volume"
@@ -116,9 +119,10 @@ def pack(folder: pathlib.Path) -> Packed:
         raise CodeError(f"code folder {str(folder)!r} {what}: name the folder of the program")
     root, records, left_out = folder.resolve(), store.home().resolve(), list[str]()
     try:
-        files = sorted(_files(root, _Ignores.of(root), left_out, records))
+        files = sorted(itertools.islice(_files(root, _Ignores.of(root), left_out, records), _COUNTED))
         if not files:
-            raise CodeError(f"code folder {folder} has no files to ship, left out: {', '.join(left_out) or 'nothing'}")
+            why = f"left out: {', '.join(left_out)}" if left_out else "it is empty"
+            raise CodeError(f"code folder {folder} has no files to ship: {why}; name the folder of the program")
         _check_size(folder, root, files)
         plain = _tar(root, files)
     except FileNotFoundError as error:
@@ -265,10 +269,19 @@ def _ignore_file(folder: pathlib.Path, name: str) -> _Patterns:
     from pathspec import GitIgnoreSpec  # noqa: PLC0415  as above
 
     try:
-        lines = (folder / name).read_text(encoding="utf-8", errors="surrogateescape").splitlines()
-    except FileNotFoundError:
+        lines = (folder / name).read_text(encoding="utf-8-sig", errors="surrogateescape").splitlines()
+    except (FileNotFoundError, IsADirectoryError):
         return []
-    return [(folder, name, GitIgnoreSpec.from_lines(lines))]
+    try:
+        return [(folder, name, GitIgnoreSpec.from_lines(lines))]
+    except (ValueError, re.error):  # pathspec names no line
+        for number, line in enumerate(lines, 1):
+            try:
+                GitIgnoreSpec.from_lines([line])
+            except (ValueError, re.error) as error:
+                wrong = f"{folder / name}:{number}: {line!r} is no pattern"
+                raise CodeError(f"{wrong}; correct or remove it, for what it leaves out is not known") from error
+        raise
 
 
 def _files(
@@ -278,6 +291,9 @@ def _files(
 
     The records of runs, with logs and earlier archives, are no code: they would give each run another hash.
     """
+    if folder.count("/") > _MOST_LEVELS:
+        wrong = f"code folder {root} has folders nested more than {_MOST_LEVELS} levels deep: {folder[:60]}…"
+        raise CodeError(f"{wrong}; list what the program does not read in {IGNORE_FILE}")
     ignores = above.below(root / folder)
     with os.scandir(root / folder) as scan:
         entries = sorted(scan, key=lambda entry: entry.name)
@@ -311,7 +327,8 @@ def _check_size(folder: pathlib.Path, root: pathlib.Path, files: Sequence[str]) 
     sizes = [((root / name).lstat().st_size, name) for name in files]
     total = sum(size for size, _ in sizes)
     if total > _MOST_BYTES or len(files) > _MOST_FILES:
-        wrong = f"has {len(files)} files of {_kib(total)}; at most {_MOST_FILES} of {_kib(_MOST_BYTES)} are possible"
+        count = f"{'at least ' * (len(files) == _COUNTED)}{len(files)}"
+        wrong = f"has {count} files of {_kib(total)}; at most {_MOST_FILES} of {_kib(_MOST_BYTES)} are possible"
         raise CodeError(f"code folder {folder} {wrong}; the largest: {_largest(sizes)}; {_FIX}")
 
 

@@ -148,7 +148,7 @@ def test_programs_stay_executable(folder, tmp_path):
     [
         (lambda folder: folder / "none", "does not exist: name the folder of the program"),
         (lambda folder: folder / "train.py", "is not a folder"),
-        (lambda folder: folder / "empty", "has no files to ship, left out: .env (may hold a secret)"),
+        (lambda folder: folder / "empty", "has no files to ship: left out: .env (may hold a secret)"),
     ],
 )
 def test_no_folder_of_files_is_refused(folder, make, message):
@@ -238,3 +238,38 @@ def test_code_in_a_bucket_need_not_be_kept_here():
     assert resolve(source, pathlib.Path()) == (source, None)
     with pytest.raises(CodeError, match="is not kept on this machine"):
         resolve(CodeSource(digest="0" * 64), pathlib.Path())
+
+
+@pytest.mark.parametrize("pattern", ["!", "\\", "a\\", "[z-a]"])
+def test_a_pattern_that_is_none_is_named_with_its_line(folder, pattern):
+    write(folder / ".gitignore", f"# first\n{pattern}\n*.o\n")
+    with pytest.raises(CodeError) as caught:
+        pack(folder)
+    assert f"{folder}/.gitignore:2: {pattern!r} is no pattern; correct or remove it" in str(caught.value)
+
+
+def test_a_byte_order_mark_is_no_part_of_a_pattern(folder):
+    (folder / ".gitignore").write_bytes(b"\xef\xbb\xbftrain.npz\r\n")
+    write(folder / "train.npz")
+    write(folder / "sub" / ".gitignore" / "file")  # a folder of that name has no patterns, as for git
+    assert names(pack(folder)) == [".gitignore", "sub/.gitignore/file", "train.py"]
+
+
+def test_folders_without_end_are_refused(folder):
+    deep = folder
+    for _ in range(202):
+        deep = deep / "d"
+    write(deep / "file")
+    with pytest.raises(CodeError, match="nested more than 200 levels deep: d/d/"):
+        pack(folder)
+    write(folder / ".tfstepsignore", "/d\n")
+    assert names(pack(folder)) == [".tfstepsignore", "train.py"]
+
+
+def test_files_without_end_are_not_listed_to_the_last(folder, monkeypatch):
+    monkeypatch.setattr(code_archive, "_MOST_FILES", 3)
+    monkeypatch.setattr(code_archive, "_COUNTED", 6)
+    for number in range(9):
+        write(folder / f"{number}.py")
+    with pytest.raises(CodeError, match="has at least 6 files of 1 KiB; at most 3 of"):
+        pack(folder)
