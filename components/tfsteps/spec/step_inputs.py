@@ -14,7 +14,7 @@ from tfsteps.spec.short_forms import expand_volume
 DATA = "TFSTEPS_DATA"
 """The environment variable that passes the input `data` to every replica. A job file may not set it."""
 
-_FIELDS = ("name", "image", "command", "args", "restart", "backoff_limit")
+_FIELDS = ("name", "image", "command", "args", "restart", "backoff_limit", "cluster")
 _RESOURCES = ("cpu", "memory", "gpu")
 _SETTINGS = ("tensorboard",)
 _ROLES = {"chief": "chief", "workers": "worker", "ps": "ps", "evaluator": "evaluator"}

@@ -35,6 +35,8 @@ def over(**inputs):
         ({"cpu": "2"}, {"resources": {"cpu": "2", "memory": "1Gi"}}),
         ({"gpu": 0}, {"resources": {"cpu": 1, "memory": "1Gi", "gpu": 0}}),
         ({"backoff_limit": 0}, {"backoff_limit": 0}),
+        ({"cluster": "far"}, {"cluster": "far"}),
+        ({"cluster": ""}, {}),
         ({"workers": 3}, {"roles": {"chief": {}, "worker": {"replicas": 3, "env": {"W": "1"}}}}),
         ({"workers": 0}, {"roles": {"chief": {}}}),
         (

@@ -34,6 +34,7 @@ _Values = Mapping[str, Any]
 _RUN_JOBS = ("train", "launch")
 _JOB_FIELDS: Mapping[Path, str] = {
     **{(name,): name for name in ("name", "image", "command", "args", "restart", "backoff_limit", "env", "deadlines")},
+    ("cluster",): "cluster",
     **{("resources", name): name for name in ("cpu", "memory", "gpu")},
     **{("roles", name, "replicas"): name for name in ("chief", "ps", "evaluator")},
     ("roles", "worker", "replicas"): "workers",

@@ -40,6 +40,7 @@ def train(
     backoff_limit: Optional[int] = None,
     deadlines: Optional[dict] = None,
     metric_tags: Optional[dict] = None,
+    cluster: str = "",
     data: str = "",
     system: str = "auto",
     run_id: str = "",
@@ -71,6 +72,8 @@ def train(
         backoff_limit: Restarts of the whole job before it counts as failed.
         deadlines: Limits of queue, pending, running, no_progress and total: seconds, or text such as 30m.
         metric_tags: Name of each metric and the tag of its scalar in the event files, such as {"loss": "train/loss"}.
+        cluster: The cluster that the job runs on, as the platform settings name it. Empty = as `spec` and the settings
+            say, otherwise that of the step.
         data: Path or URI of the data, as the replicas see it. They get it in the environment variable TFSTEPS_DATA.
         system: The job system. auto = in a pod the system that the cluster serves, else local.
         run_id: Groups the jobs of a run. A pipeline sets it; empty = taken from the output path.
