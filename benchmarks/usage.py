@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from benchmarks.measure import Row
 from tfsteps import spec
-from tfsteps.launcher.usage_writer import UsageWriter
+from tfsteps.launcher.recorder import UsageWriter
 from tfsteps.runs.events import ReplicaName
 from tfsteps.systems.local.usage import SECONDS, UsageMeter
 

@@ -11,8 +11,8 @@ from tests.unit.runs.test_record_store import attempt_of
 from tests.wire.scripted import Answer, refusal, serve
 from tfsteps.kube import access
 from tfsteps.kube.client import Api
-from tfsteps.launcher import records
-from tfsteps.launcher.records import RecordKeeper
+from tfsteps.launcher import recorder
+from tfsteps.launcher.recorder import RecordKeeper
 from tfsteps.runs.record_store import RecordError
 from tfsteps.runs.store import RECORDS
 from tfsteps.systems.kubernetes import record_settings
@@ -68,7 +68,7 @@ def test_an_address_that_cannot_be_used_is_a_warning(address, said, monkeypatch)
 
 @pytest.mark.parametrize("address", ["s3://runs/a", "mlflow"])
 def test_an_address_that_never_answers_delays_the_end_by_little(address, monkeypatch):
-    monkeypatch.setattr(records, "SECONDS", 1.0)
+    monkeypatch.setattr(recorder, "RECORD_SECONDS", 1.0)
     with socket.create_server(("127.0.0.1", 0)) as server:
         monkeypatch.setenv(RECORDS, address)
         for name, value in s3.VARIABLES.items():

@@ -1,16 +1,20 @@
-"""Why a job failed, from its status and the last lines of its replicas."""
+"""Why a job failed, from its status and the last lines of its replicas, and whether it fails in the same way again."""
 
 import re
-from collections.abc import Callable, Collection, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Literal
 
+import msgspec
+
 from tfsteps.launcher.exit_codes import ExitCode
-from tfsteps.runs.events import ReplicaState, State
+from tfsteps.runs.events import ReplicaName, ReplicaState, State
+from tfsteps.runs.images import differ, short
 from tfsteps.runs.status import FailureSummary, Incarnation, ReplicaStatus, Status
 from tfsteps.spec import format_bytes
 from tfsteps.systems import registry
 from tfsteps.systems.base import LaunchError
-from tfsteps.text.failure_patterns import failure_pattern, hint, signal_name
+from tfsteps.text.failure_patterns import failure_pattern, hint, repeatable, signal_name
 from tfsteps.text.tracebacks import raised
 
 LastLines = Callable[[str, int], Sequence[str]]
@@ -61,6 +65,10 @@ _EARLY_HINT = (
 _TRAINERS = ("chief", "worker")
 _SAME_CAUSE_SECONDS = 60.0  # TensorFlow takes up to 20 s to end a program that has failed
 _PLATFORM = {"PeerLost", "PortTaken", "StartFailed", *_TAKEN}
+
+_SETTLE_SECONDS = 2.0  # for the last lines, which come by another way than the end of the replica
+
+_NAMED = 5
 
 
 def failure_summary(status: Status, last_lines: LastLines, blamed: str = "") -> FailureSummary:
@@ -254,3 +262,102 @@ def exit_code(status: Status) -> ExitCode:
             return ExitCode.CANCELLED
         case _:
             return ExitCode.PLATFORM
+
+
+class RepeatedFailure(msgspec.Struct, frozen=True):
+    """Two incarnations of a replica in succession have failed alike.
+
+    Attributes:
+        replica: The replica.
+        message: What happened, in one sentence.
+    """
+
+    replica: ReplicaName
+    message: str
+
+
+class FailureWatch:
+    """Follows one job whose operator restarts replicas.
+
+    Only what two successive incarnations certainly did counts: each ended with an exit code other than 0, for no reason
+    of the platform's, after it had printed a whole traceback of an exception that does not pass by itself.
+    """
+
+    def __init__(self, status: Status, last_lines: LastLines) -> None:
+        """Follow.
+
+        Args:
+            status: Of the job, as it is kept up to date.
+            last_lines: Returns the last lines of a replica, as `failure_summary` needs them.
+        """
+        self._status, self._last_lines = status, last_lines
+        self._seen: dict[tuple[str, int], float] = {}  # when an end was seen first, by the monotonic clock
+        self._failures: dict[tuple[str, int], str] = {}  # the exception and its place; empty = not known, or it passes
+
+    def look(self) -> RepeatedFailure | None:
+        """Return the first repeated failure; None = there is none so far."""
+        for replica in self._status.replicas:
+            if not replica.restarts:
+                continue
+            for before, last in zip(replica.incarnations[-3:], replica.incarnations[-2:], strict=False):
+                if last.number == before.number + 1 and self._repeats(replica, before, last):
+                    message = (
+                        f"{replica.name} ended with exit code {last.exit_code}, twice by the same exception at the "
+                        "same place."
+                    )
+                    return RepeatedFailure(ReplicaName(replica.role, replica.index), message)
+        return None
+
+    def _repeats(self, replica: ReplicaStatus, before: Incarnation, last: Incarnation) -> bool:
+        failures = [self._failure(replica.name, incarnation) for incarnation in (before, last)]
+        return failures[0] == failures[1] != ""
+
+    def _failure(self, name: str, incarnation: Incarnation) -> str:
+        """Return the exception of an incarnation and its place; empty = not known yet, or no failure of that kind."""
+        failed = incarnation.state is ReplicaState.FAILED and incarnation.exit_code and not incarnation.container
+        if not failed or incarnation.reason:
+            return ""
+        key = name, incarnation.number
+        if key not in self._failures:
+            if time.monotonic() - self._seen.setdefault(key, time.monotonic()) < _SETTLE_SECONDS:
+                return ""
+            self._failures[key] = repeatable(raised(self._last_lines(*key)))
+        return self._failures[key]
+
+
+def remarks(status: Status, last_lines: Callable[[str, int], Sequence[str]]) -> Iterator[str]:
+    """Yield a sentence for each: a traceback of the replica that decided the job, and replicas that failed.
+
+    Args:
+        status: Of the ended job.
+        last_lines: Returns the last lines of a replica, by its name and the number of the incarnation, from 0.
+    """
+    ends = [(replica, replica.incarnations[-1]) for replica in status.replicas if replica.incarnations]
+    for replica, last in ends:
+        if replica.name == status.decisive_replica and last.state is ReplicaState.SUCCEEDED:
+            error = raised(last_lines(replica.name, last.number))
+            if error.exception:
+                where = f" at {error.frame}" if error.frame else ""
+                yield (
+                    f"{replica.name} ended with exit code 0 after it had printed a traceback: {error.exception}"
+                    f"{where}. If its command runs several programs, `set -e` ends it at the first that fails."
+                )
+    failed = [f"{replica.name}{_code(last)}" for replica, last in ends if replica.state is ReplicaState.FAILED]
+    if failed:
+        more = f" and {len(failed) - _NAMED} more" if failed[_NAMED:] else ""
+        who = f"{', '.join(failed[:_NAMED])}{more}"
+        yield f"{who} failed. {status.decisive_replica} decides the outcome: the job has succeeded without."
+
+
+def mixed_images(status: Status) -> Iterator[str]:
+    """Yield a sentence for each role whose replicas certainly ran different images."""
+    for role, images in status.images.items():
+        if differ(images):
+            yield (
+                f"The replicas of {role} ran different images: {short(images)}. The tag was moved, or a node had an "
+                "older copy; name the image by its digest."
+            )
+
+
+def _code(last: Incarnation) -> str:
+    return "" if last.exit_code is None else f" (exit code {last.exit_code})"

@@ -12,18 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from tfsteps.launcher.deadlines import Clock, Exceeded
+from tfsteps.launcher.deadlines import Clock, Exceeded, silence
 from tfsteps.launcher.earlier_files import EarlierFiles, origin_of
-from tfsteps.launcher.failure import LastLines, failure_summary
+from tfsteps.launcher.failure import FailureWatch, LastLines, RepeatedFailure, failure_summary, mixed_images, remarks
 from tfsteps.launcher.log_writer import LogWriter, log_limit
 from tfsteps.launcher.notify.notifier import Notifier, webhook_problems
-from tfsteps.launcher.recorder import Observer, Recorder
-from tfsteps.launcher.records import RecordKeeper
-from tfsteps.launcher.remarks import mixed_images, remarks
-from tfsteps.launcher.repeated_failure import FailureWatch, RepeatedFailure
-from tfsteps.launcher.signals import on_termination
-from tfsteps.launcher.silence import silence
-from tfsteps.launcher.stop_requests import StopRequests
+from tfsteps.launcher.recorder import Observer, Recorder, RecordKeeper
+from tfsteps.launcher.signals import StopRequests, on_termination
 from tfsteps.runs.code import CodeReading
 from tfsteps.runs.events import JobChanged, ReplicaChanged, ReplicaState, State, Tick
 from tfsteps.runs.identity import Identity

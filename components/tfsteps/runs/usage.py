@@ -4,7 +4,7 @@ Each line is one JSON object: a `Sample`, or a `Note` that says why there are no
 
     {"at":1764032491.2,"window":5.0,"replica":"worker-1","cpu":0.98,"memory":209715200}
 
-The file is bounded, see `tfsteps.launcher.usage_writer`: older samples are merged, and a merged sample has the mean and
+The file is bounded, see `tfsteps.launcher.recorder`: older samples are merged, and a merged sample has the mean and
 the peak of the samples that it replaces. Mean and peak of a whole attempt are therefore exact.
 """
 

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from tests.support.event_writer import ScalarWriter
-from tfsteps.launcher import metrics
+from tfsteps.launcher import event_summary
 from tfsteps.tensorboard import event_curves
 from tfsteps.tensorboard.event_curves import EventCurves
 
@@ -23,7 +23,7 @@ CURVES = {
 
 def collect(folder, tags, origin=None):
     """Return the values, and the notes of all metrics."""
-    found = metrics.collect(EventCurves.read(folder, origin), tags, origin)
+    found = event_summary.collect_metrics(EventCurves.read(folder, origin), tags, origin)
     return found.values, [*found.notes.values()]
 
 

@@ -3,7 +3,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tfsteps.launcher.stop_requests import StopRequests
+from tfsteps.launcher.signals import StopRequests
 from tfsteps.runs.store import AttemptFolder
 
 

@@ -1,6 +1,6 @@
 """What is said about a job that has succeeded."""
 
-from tfsteps.launcher.remarks import mixed_images, remarks
+from tfsteps.launcher.failure import mixed_images, remarks
 from tfsteps.runs.events import ReplicaState, State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.status import Incarnation, ReplicaStatus, Status

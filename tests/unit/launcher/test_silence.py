@@ -1,6 +1,6 @@
 """Which replica was silent when a deadline passed."""
 
-from tfsteps.launcher.silence import silence
+from tfsteps.launcher.deadlines import silence
 from tfsteps.runs.events import ReplicaState
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.status import Incarnation, ReplicaStatus, Status

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from tfsteps.launcher.stop_requests import StopRequests
+from tfsteps.launcher.signals import StopRequests
 from tfsteps.runs.store import AttemptFolder
 from tfsteps.systems.base import Cause
 

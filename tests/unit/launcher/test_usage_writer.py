@@ -5,7 +5,7 @@ import resource
 
 import pytest
 
-from tfsteps.launcher.usage_writer import LIMIT, UsageWriter
+from tfsteps.launcher.recorder import LIMIT, UsageWriter
 from tfsteps.runs.usage import Sample, Usage
 
 

@@ -10,7 +10,7 @@ from tests.support import finished
 from tests.support.finished import START, attempt_of
 from tests.unit.report.test_html import Reader
 from tests.unit.report.test_page import EVIL, page_of
-from tfsteps.launcher.usage_writer import UsageWriter
+from tfsteps.launcher.recorder import UsageWriter
 from tfsteps.report.usage import sentences
 from tfsteps.runs.events import State
 from tfsteps.runs.usage import ReplicaUsage, Sample, UsageSummary

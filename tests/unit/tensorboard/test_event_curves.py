@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.event_writer import ScalarWriter, event, field, record, varint
-from tfsteps.launcher import metrics
+from tfsteps.launcher import event_summary
 from tfsteps.tensorboard import event_curves, event_records
 from tfsteps.tensorboard.event_curves import EventCurves
 from tfsteps.tensorboard.event_origin import EventOrigin
@@ -112,7 +112,7 @@ def test_the_curves_of_an_attempt_are_what_tensorboard_reads_of_its_files(attemp
                     found = [(value.step, value.value) for value in curve.finite] if curve else []
                     assert found == oracle(alone / run, tag)
             tags = {f"{run}_{tag}": f"{run}/{tag}" for run in ("train",) for tag in TAGS}
-            values, notes = metrics.collect(read, tags, origin)
+            values, notes = event_summary.collect_metrics(read, tags, origin)
             for name, tag in tags.items():
                 expected = oracle(alone / "train", tag.partition("/")[2])
                 assert values.get(name) == (expected[-1][1] if expected else None)
@@ -137,7 +137,7 @@ def points(folder, *values, tag="loss", name="", start=0):
 
 
 def collected(folder, origin=None, tag="loss"):
-    values, notes = metrics.collect(EventCurves.read(folder, origin), {"m": tag}, origin)
+    values, notes = event_summary.collect_metrics(EventCurves.read(folder, origin), {"m": tag}, origin)
     return values.get("m"), notes.get("m", "")
 
 

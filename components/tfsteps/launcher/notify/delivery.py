@@ -1,5 +1,7 @@
-"""Delivery of notifications to one webhook: HTTP POST, retried while the receiver is unavailable."""
+"""Delivery of notifications to one webhook: a queue, and HTTP POST, retried while the receiver is unavailable."""
 
+import contextlib
+import queue
 import ssl
 import threading
 import time
@@ -14,12 +16,18 @@ from tfsteps import __version__
 from tfsteps.kube import backoff, connections
 from tfsteps.kube.credentials import Access
 from tfsteps.kube.response import retry_after
+from tfsteps.launcher.notify.notification import Notification, body
 from tfsteps.launcher.notify.url import Url
+from tfsteps.spec import Webhook
 
 _CONNECT_SECONDS, _READ_SECONDS = 5.0, 10.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 60.0
 _LAST_PAUSE = 1.0  # the longest pause once the step is at its end
 _TRANSIENT = {408, 425, 429, *range(500, 600)}
+PATIENCE_SECONDS = 600.0
+"""How long a notification is sent again while the job goes on."""
+
+_QUEUED = 100  # messages; a job that restarts more often while its receiver is down loses the oldest
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -156,3 +164,69 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
     while cause:
         yield cause
         cause = cause.__cause__ or cause.__context__
+
+
+class Channel:
+    """The queue and the thread of one webhook; the thread starts with the first notification.
+
+    Attributes:
+        webhook: The webhook.
+        closing: Set when the step is at its end.
+    """
+
+    def __init__(self, webhook: Webhook, url: Url, warn: Callable[[str], None]) -> None:
+        """Call `warn` with each reason why notifications are lost."""
+        self.webhook = webhook
+        self.closing = threading.Event()
+        self._url = url
+        self._warn = warn
+        self._messages: queue.Queue[Notification] = queue.Queue(_QUEUED)
+        self._thread: threading.Thread | None = None
+        self._delivery: Delivery | None = None
+        self._given_up = False
+
+    @property
+    def busy(self) -> bool:
+        """Whether a notification is waiting or being sent."""
+        return self._messages.unfinished_tasks > 0
+
+    def put(self, notification: Notification) -> None:
+        """Queue a notification. If the queue is full, the oldest is lost: the last is the end of the job."""
+        with contextlib.suppress(queue.Empty):
+            if self._messages.full():
+                self._messages.get_nowait()
+                self._messages.task_done()
+                self._problem("the receiver is slower than the events of the job")
+        self._messages.put_nowait(notification)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="notify", daemon=True)
+            self._thread.start()
+
+    def give_up(self) -> None:
+        """Warn about the notifications that are still not delivered, and report nothing any more."""
+        if self.busy:
+            reason = self._delivery.problem if self._delivery else ""
+            self._problem("they were not accepted before the end of the step" + (f": {reason}" if reason else ""))
+        self._given_up = True
+
+    def _run(self) -> None:
+        while True:
+            notification = self._messages.get()
+            try:
+                problem = self._send(notification)
+            except Exception as error:  # noqa: BLE001  not its text, which may contain the URL
+                problem = f"error of tfsteps ({type(error).__name__})"
+            if problem:
+                self._problem(problem)
+            self._messages.task_done()
+
+    def _send(self, notification: Notification) -> str:
+        """Send a notification, and return why it was not delivered; empty = it was."""
+        self._delivery = self._delivery or Delivery(self._url)
+        message = Message(notification.id, notification.event, body(notification, self.webhook.format))
+        return self._delivery.send(message, PATIENCE_SECONDS, self.closing, self._messages.empty)
+
+    def _problem(self, problem: str) -> None:
+        if not self._given_up:
+            where = f"{self._url} (variable {self.webhook.url.env})"
+            self._warn(f"Notifications to {where} were not delivered: {problem}.")

@@ -10,7 +10,7 @@ from tfsteps.runs.status import Status
 from tfsteps.spec import Problem, TrainingJob, Webhook
 
 if TYPE_CHECKING:  # imported when a job has a webhook: start-up is measured
-    from tfsteps.launcher.notify.channel import Channel
+    from tfsteps.launcher.notify.delivery import Channel
 
 _SLICE_SECONDS = 0.02
 
@@ -32,12 +32,12 @@ class Notifier:
         self._first = len(self.warnings)
 
     def _channel(self, webhook: Webhook, environment: Mapping[str, str]) -> "Channel | None":
-        from tfsteps.launcher.notify import channel, url  # noqa: PLC0415
+        from tfsteps.launcher.notify import delivery, url  # noqa: PLC0415
 
         name = webhook.url.env
         try:
             if found := url.from_environment(name, environment):
-                return channel.Channel(webhook, found, self._warn)
+                return delivery.Channel(webhook, found, self._warn)
             self._warn(f"A webhook is not called: the launcher's variable {name} is not set.")
         except url.UrlError as error:
             self._warn(f"A webhook is not called: the URL in the launcher's variable {name} {error}.")

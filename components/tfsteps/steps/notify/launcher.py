@@ -9,8 +9,7 @@ from typing import Any, get_args
 from tfsteps.engines.base import StepTask
 from tfsteps.engines.run_status import RunEvent, failed_nodes, run_event
 from tfsteps.launcher.exit_codes import ExitCode
-from tfsteps.launcher.notify import formats
-from tfsteps.launcher.notify.notification import FailedTask, Notification, of_run
+from tfsteps.launcher.notify.notification import FORMATS, FailedTask, Notification, body, of_run
 from tfsteps.launcher.notify.url import Url, UrlError, from_environment
 from tfsteps.spec import Problem, SpecError
 from tfsteps.spec.notify import WEBHOOK_DEFAULT, WEBHOOK_PREFIX, WEBHOOK_VARIABLE
@@ -30,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _notify(task: StepTask) -> StepResult:
     inputs = task.parameters
-    events, format_ = _events(inputs), _one_of("format", inputs.get("format") or "json", tuple(formats.FORMATS))
+    events, format_ = _events(inputs), _one_of("format", inputs.get("format") or "json", tuple(FORMATS))
     url = _url(inputs)
     notification = _notification(task, inputs)
     what = f"The notification `{notification.event}`"
@@ -50,7 +49,7 @@ def _sent(url: Url, notification: Notification, format_: str) -> str:
     """Send the notification, and return why it was not delivered; empty = it was."""
     from tfsteps.launcher.notify.delivery import Delivery, Message  # noqa: PLC0415  a step that sends nothing needs no HTTP
 
-    message = Message(notification.id, notification.event, formats.body(notification, format_))
+    message = Message(notification.id, notification.event, body(notification, format_))
     return Delivery(url).send(message, _PATIENCE_SECONDS, threading.Event())
 
 

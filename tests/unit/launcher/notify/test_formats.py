@@ -5,8 +5,7 @@ import re
 import msgspec
 import pytest
 
-from tfsteps.launcher.notify.formats import body, escaped
-from tfsteps.launcher.notify.notification import FailedTask, Failure, Notification, of_run
+from tfsteps.launcher.notify.notification import FailedTask, Failure, Notification, body, escaped, of_run
 
 
 def notification(**fields):

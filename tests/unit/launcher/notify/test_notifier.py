@@ -126,7 +126,7 @@ def test_a_full_queue_loses_the_oldest_and_keeps_the_end():
 
 
 def test_what_cannot_be_sent_is_a_warning_and_no_error(monkeypatch):
-    monkeypatch.setattr("tfsteps.launcher.notify.formats.FORMATS", {})
+    monkeypatch.setattr("tfsteps.launcher.notify.notification.FORMATS", {})
     with receiver() as server:
         notifier = Notifier(job("[{}]"), {"TFSTEPS_WEBHOOK_URL": server.url})
         notifier.changed(status(State.FAILED))
