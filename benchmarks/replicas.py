@@ -28,6 +28,7 @@ from benchmarks.measure import Row
 from tests.unit.systems.kubernetes.objects import pod, tfjob
 
 REPLICAS = {True: 100, False: 1000}
+END = 2.0
 QUIET = 3.0  # seconds from the first line of the last log to the end of all
 _DONE = b'{"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}'
 LAUNCHER = """
@@ -48,31 +49,60 @@ first.job, first.uid, first.namespace = "job", "u1", "ns"
 print("END", resume(job, first, system, observers=[Printer()]).state.value, flush=True)
 """
 
+BARE = """
+import http.client, ssl, sys, threading, time
+server, trust, replicas = sys.argv[1:]
+tls, numbers = ssl.create_default_context(cafile=trust), iter(range(int(replicas)))
+connections = [http.client.HTTPSConnection(server, context=tls) for _ in range(8)]
+for connection in connections:
+    connection.connect()
+def work(connection):
+    for number in numbers:
+        pod = f"/api/v1/namespaces/ns/pods/job-worker-{number}"
+        for method, path in (("GET", f"{pod}/log?container=tensorflow&timestamps=true&tailLines=2"), ("DELETE", pod)):
+            connection.request(method, path, headers={"Authorization": "Bearer " + "t" * 900})
+            assert connection.getresponse().read()
+began = time.monotonic()
+threads = [threading.Thread(target=work, args=[connection]) for connection in connections]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(time.monotonic() - began)
+"""
+"""The requests that the end of a job cannot do without, and nothing else."""
+
 
 def rows(*, quick: bool = False) -> Iterator[Row]:
     """Yield how long the end takes, the threads and the memory; `quick` has a hundred replicas."""
     replicas = REPLICAS[quick]
     with tempfile.TemporaryDirectory() as name:
-        after, threads, mebibytes = _measure(replicas, pathlib.Path(name))
+        after, bare, threads, mebibytes = _measure(replicas, pathlib.Path(name))
     what = f"of a job of {replicas} replicas whose logs are followed over TLS, and which end all at once"
-    yield Row(
-        "replicas_end_reported_s", f"from the job's end to the last line of the launcher, {what}", after, "s", 1, 1
+    end = (
+        f"from the job's end to the last line of the launcher, {what}; baseline: only to ask each log for its end, and"
     )
+    end += f" to delete each pod, over open connections; goal: {END:g} of it"
+    yield Row("replicas_end_reported_s", end, after, "s", END * bare, 1, bare, after / bare)
     yield Row("replicas_threads", f"the most threads of the launcher, {what}", threads, "", 100, 1)
     yield Row("replicas_memory_mib", f"the most memory of the launcher, {what}", mebibytes, "MiB", 64, 1)
 
 
-def _measure(replicas: int, folder: pathlib.Path) -> tuple[float, int, float]:
-    """Return how long after the job's end the launcher reported it, its most threads, and its most memory in MiB."""
+def _measure(replicas: int, folder: pathlib.Path) -> tuple[float, float, int, float]:
+    """Return how long after the job's end the launcher reported it, and its most threads and MiB of memory.
+
+    The second value is how long a bare client takes, in a process of its own like the launcher.
+    """
     ours, theirs = multiprocessing.Pipe()
     server = multiprocessing.get_context("spawn").Process(target=_serve, args=(replicas, folder, theirs), daemon=True)
     server.start()
     theirs.close()  # a server that ends early is then an EOFError, not a wait for ever
     try:
         port = ours.recv()
-        command = [sys.executable, "-c", LAUNCHER, f"https://127.0.0.1:{port}", str(folder / "ca.pem"), str(replicas)]
+        address, trust = f"127.0.0.1:{port}", str(folder / "ca.pem")
+        command = [sys.executable, "-c", LAUNCHER, f"https://{address}", trust, str(replicas), str(folder)]
         environ = {**os.environ, "TFSTEPS_HOME": str(folder / "home")}
-        with subprocess.Popen([*command, str(folder)], stdout=subprocess.PIPE, env=environ) as launcher:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, env=environ) as launcher:
             assert launcher.stdout
             threads = peak = 0
             os.set_blocking(launcher.stdout.fileno(), False)
@@ -85,7 +115,10 @@ def _measure(replicas: int, folder: pathlib.Path) -> tuple[float, int, float]:
             told = time.monotonic()
             if b"END succeeded" not in said:
                 raise SystemExit(f"replicas failed: {said.decode()}")
-        return told - ours.recv(), threads, peak / 1024
+        bare = subprocess.run(
+            [sys.executable, "-c", BARE, address, trust, str(replicas)], check=True, stdout=subprocess.PIPE
+        )
+        return told - ours.recv(), float(bare.stdout), threads, peak / 1024
     finally:
         os.kill(server.pid or 0, signal.SIGKILL)
         server.join()

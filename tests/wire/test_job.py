@@ -143,6 +143,34 @@ def test_the_states_of_the_replicas_are_noted_before_their_pods_are_deleted():
     assert body["metadata"] == {"uid": "u1", "annotations": {REPLICAS: '{"succeeded":{"worker":[[0,0]]}}'}}
 
 
+def test_the_pods_of_an_ended_job_are_deleted_at_the_same_time():
+    together = threading.Barrier(2)
+
+    def script(asked):
+        if asked.path.endswith("/log"):
+            return Answer(body=b"")
+        if asked.method == "DELETE":
+            try:
+                together.wait(10)
+            except threading.BrokenBarrierError:
+                return refusal(403)
+            return Answer(body={"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"})
+        if asked.method == "PATCH":
+            return refusal(403)
+        if "watch" in asked.query:
+            return events()
+        pods = [pod("succeeded", f"worker-{index}", f"p{index}") for index in range(2)]
+        return listed(tfjob("Succeeded")) if asked.path.endswith("/tfjobs") else listed(*pods)
+
+    job = spec.from_plain({"name": "job", "image": "trainer:1", "roles": {"worker": {"replicas": 2}}})
+    with serve(script) as server:
+        followed = KubernetesJob(Api(server.access()), TFJob(), tfjob(), job, None)
+        list(followed.events())
+        followed.remove("pods")
+    uids = {asked.body["preconditions"]["uid"] for asked in server.asked if asked.method == "DELETE"}
+    assert uids == {"p0", "p1"}
+
+
 # --- what was printed last
 
 

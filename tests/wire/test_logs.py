@@ -5,6 +5,7 @@ import datetime as dt
 import itertools
 import json
 import threading
+import time
 
 import pytest
 
@@ -19,6 +20,7 @@ from tfsteps.kube.logs import ContainerLog
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch):
     monkeypatch.setattr(logs, "_LONGEST_WITH_LINES", 0.05)
+    monkeypatch.setattr(logs, "_NEWS_SECONDS", 0.05)
 
 
 def line(second, text, fraction="000000000", zone="Z"):
@@ -83,6 +85,16 @@ def test_lines_come_with_their_time():
         assert found.lines[1][0] - found.lines[0][0] == 1.5
         assert found.closed == [""]
     assert server.asked[0].query == {"container": "tensorflow", "timestamps": "true", "follow": "true"}
+
+
+def test_a_followed_log_that_has_ended_is_not_followed_again_before_the_watch_tells_why(monkeypatch):
+    monkeypatch.setattr(logs, "_NEWS_SECONDS", 60.0)
+    with reading(lambda _asked: Answer(parts=[line(1, "one")])) as (server, found, log):
+        until(lambda: found.texts)
+        time.sleep(0.5)
+        log.tell(0, ended=True)
+        until(lambda: found.closed)
+    assert [asked.query["follow"] for asked in server.asked] == ["true", "false"]
 
 
 @pytest.mark.parametrize(("second", "notes"), [(1, 1), (3, 0)], ids=["behind", "in step"])

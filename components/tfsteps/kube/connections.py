@@ -9,7 +9,7 @@ from urllib3.connection import HTTPConnection
 
 from tfsteps.kube.credentials import Access
 
-_IDLE = 32  # idle connections kept
+_IDLE = 1024  # idle connections kept: a thousand logs that end at once are each looked at once more
 _KEEPALIVE = [  # detects a dead peer within a minute, without a request to the API server
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),

@@ -36,6 +36,7 @@ _PAUSES = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)
 _LONGEST_AT_END = 2.0  # longest pause after the container's end
 _LONGEST_WITH_LINES = 1.0  # longest pause if each answer has new lines, but ends at once: some nodes cannot follow logs
 _SHORT_SECONDS = 1.0  # an answer that lasts longer than this, and has new lines, is as it should be
+_NEWS_SECONDS = 1.0  # a followed log ends as a rule because its container has: the watch tells so within this time
 _GAP = "lines may be missing here: the node had dropped the one before when the log was read again"
 _DOUBT = "lines may be missing here: when the log was read again, equal lines with the same time did not tell its place"
 _ROTATED = "lines may be missing here: reading was {:.0f} s behind, and the node has begun a new log file since"
@@ -195,15 +196,16 @@ class ContainerLog:
             if self._gone:
                 self._put_rest(self._rest, self._position)
                 return "" if self._position.lines else "the pod was deleted before its log could be read"
-            before, retry_after = self._position.lines, 0.0
+            before, least = self._position.lines, 0.0
             try:
                 if await self._read_on(restarts, ended=ended):
                     return ""
                 self._refused = 0.0
+                least = 0.0 if ended else _NEWS_SECONDS
             except Moved:
                 self._moved = True
             except ApiError as error:
-                self.failing, retry_after = True, error.retry_after
+                self.failing, least = True, error.retry_after
                 if (lost := self._lost(error, ended=ended)) is not None:
                     return lost
             if self._container_state != (restarts, ended):
@@ -213,8 +215,8 @@ class ContainerLog:
             if before != self._position.lines:
                 longest = _LONGEST_WITH_LINES
                 tries = 0 if time.monotonic() - began > _SHORT_SECONDS else tries
-            self.retry_at = time.monotonic() + retry_after if retry_after else 0.0
-            await pause(max(min(_PAUSES[min(tries, len(_PAUSES) - 1)], longest), retry_after))
+            self.retry_at = time.monotonic() + least if self.failing and least else 0.0
+            await pause(max(min(_PAUSES[min(tries, len(_PAUSES) - 1)], longest), least))
             tries += 1
         return ""
 
