@@ -1,4 +1,4 @@
-"""The notification that a webhook with `format: json` receives, and its text for Slack; docs/guides/notifications.md."""
+"""What a webhook with `format: json` receives, and its text for Slack; see docs/guides/notifications.md."""
 
 import datetime as dt
 import hashlib
