@@ -7,8 +7,7 @@ import pytest
 import yaml
 
 from tfsteps import spec
-from tfsteps.systems.trainjob.runtimes import FOLDER, runtime_name, runtimes
-from tfsteps.systems.trainjob.trainjob import TrainJob
+from tfsteps.systems.trainjob.trainjob import FOLDER, TrainJob, runtime_name, runtimes
 
 HERE = pathlib.Path(__file__).parents[2] / FOLDER
 HEAD = "# Generated from the job system `trainjob` by `make golden`.\n"

@@ -1,7 +1,7 @@
 """The cases of every job system that HAI can be asked for."""
 
 from tests.conformance.verdicts import JOB_CASES
-from tfsteps.platforms.hai.capabilities import CAPABILITIES
+from tfsteps.platforms.hai.rules import CAPABILITIES
 from tfsteps.systems.capabilities import Level
 
 _OTHER_TIME = {"an image cannot be pulled"}  # the platform checks images when a task is created

@@ -18,7 +18,7 @@ from tests.hai import pods
 from tests.hai.platform import free_port
 from tfsteps import spec
 from tfsteps.platforms.hai import schema
-from tfsteps.platforms.hai.options import OPTIONS
+from tfsteps.platforms.hai.options import HaiOptions
 from tfsteps.platforms.hai.ranks.listener import _GREETING_SECONDS
 from tfsteps.platforms.hai.ranks.wire import MARK
 from tfsteps.runs.identity import Identity
@@ -37,7 +37,7 @@ def start():
     def start(ranks=None, more=_NOTHING, shell="", **fields):
         options = {"grace": "1s", "finish": "1s", "watchdog_time": "3s"}
         plain = {"name": "case", **fields, "systems": {"hai": options}}
-        job = spec.from_plain(plain, "test", {"hai": OPTIONS})
+        job = spec.from_plain(plain, "test", {"hai": HaiOptions})
         places = OutputPaths(output="out", model="model", logs="logs", base_dir=pathlib.Path())
         body = schema.render(job, Identity(run="run", task="task"), places, "")
         own = {name: shlex.split(value)[0] for name, value in body["spec"]["environments"].items()}

@@ -12,9 +12,8 @@ from tfsteps.kube.credentials import Access
 from tfsteps.kube.errors import ApiError
 from tfsteps.platforms import hai
 from tfsteps.platforms.hai import schema
-from tfsteps.platforms.hai.client import Client, RequestRefusedError
-from tfsteps.platforms.hai.messages import newest, translated
-from tfsteps.platforms.hai.options import OPTIONS
+from tfsteps.platforms.hai.client import Client, RequestRefusedError, newest_messages, translated
+from tfsteps.platforms.hai.options import HaiOptions
 from tfsteps.runs.identity import Identity
 
 
@@ -32,7 +31,7 @@ def client_of(server):
 def job(*services, **fields):
     options = {"systems": {"hai": {"services": services}}} if services else {}
     plain = {"name": "case", "roles": {"worker": {}}, "command": ["true"], "working_dir": "/ws", **options, **fields}
-    return spec.from_plain(plain, "test", {"hai": OPTIONS})
+    return spec.from_plain(plain, "test", {"hai": HaiOptions})
 
 
 def rendered(asked):
@@ -108,6 +107,6 @@ def test_the_system_log_of_the_newest_task_is_taken():
     line = "=" * 20
     first = f"id: 1\n----------\nsyslog:\nold\n\n{line}\n"
     second = f"id: 3 (current)\n----------\nsyslog:\nnew\noom log:\nkilled\n\n{line}\n"
-    assert newest(f"{line}\n{first}{second}") == ["new", "killed"]
-    assert newest(f"{line}\n{first}id: 3 (current)\n----------\nsyslog:\n\n\n{line}\n") == []
-    assert newest("") == []
+    assert newest_messages(f"{line}\n{first}{second}") == ["new", "killed"]
+    assert newest_messages(f"{line}\n{first}id: 3 (current)\n----------\nsyslog:\n\n\n{line}\n") == []
+    assert newest_messages("") == []

@@ -22,7 +22,7 @@ from tfsteps.kube.credentials import Access
 from tfsteps.launcher import lifecycle
 from tfsteps.platforms import hai
 from tfsteps.platforms.hai import schema
-from tfsteps.platforms.hai.options import OPTIONS
+from tfsteps.platforms.hai.options import HaiOptions
 from tfsteps.runs.events import JobChanged, ReplicaState, State
 from tfsteps.runs.identity import Identity
 from tfsteps.systems.base import Cause, JobNote, LaunchError
@@ -678,7 +678,7 @@ def test_a_quiet_job_is_asked_for_seldom_and_its_end_is_seen_soon(environment):
 def test_launched_by_one_step_and_waited_for_by_another(environment, system, monkeypatch, tmp_path):
     monkeypatch.setenv("TFSTEPS_HOME", str(tmp_path / "home"))
     fields = {"name": "case", **_WORKERS, **_SHORT, "working_dir": "/tmp", "deadlines": {"total": "1m"}}
-    job = spec.from_plain(fields, "test", {"hai": OPTIONS})
+    job = spec.from_plain(fields, "test", {"hai": HaiOptions})
     first = lifecycle.begin(job, Identity(run="run", task="task"), system, base_dir=tmp_path)
     assert (first.job, first.uid) == (environment.newest().name, environment.newest().chain_id)
     last = lifecycle.resume(job, first, hai.system())
@@ -703,7 +703,7 @@ def pod(system, monkeypatch):
 
 
 def case(command=_LONG):
-    return spec.from_plain({"name": "case", **_WORKER, **command, "working_dir": "/tmp"}, "test", {"hai": OPTIONS})
+    return spec.from_plain({"name": "case", **_WORKER, **command, "working_dir": "/tmp"}, "test", {"hai": HaiOptions})
 
 
 def begun(system, command=_LONG):

@@ -11,7 +11,7 @@ import pytest
 from tfsteps import spec
 from tfsteps.platforms import hai
 from tfsteps.platforms.hai import ranks, rules, schema
-from tfsteps.platforms.hai.options import OPTIONS
+from tfsteps.platforms.hai.options import HaiOptions
 from tfsteps.platforms.hai.ranks.wire import replicas
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
@@ -23,7 +23,7 @@ _IDENTITY = Identity(run="r1", task="train", attempt=2, pipeline="mnist")
 
 def job(**fields):
     plain = {"name": "mnist", "roles": {"worker": {}}, "command": ["python", "train.py"], **fields}
-    return spec.from_plain(plain, "test", {"hai": OPTIONS})
+    return spec.from_plain(plain, "test", {"hai": HaiOptions})
 
 
 def rendered(**fields):

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.jobs import run_job
 from tfsteps.runs.events import State
-from tfsteps.systems.local.stacks import STARTUP, VARIABLE
+from tfsteps.systems.local.process import STARTUP, VARIABLE
 from tfsteps.tensorboard.event_files import ScalarReader
 
 FIT = """import keras, numpy as np

@@ -20,8 +20,8 @@ from tfsteps.runs.events import LogLines, ReplicaState, State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.status import ReplicaStatus, Status
 from tfsteps.runs.store import AttemptFolder
+from tfsteps.systems.jobs.job import JOB as JOB_LABEL
 from tfsteps.systems.jobs.job import IndexedJobs
-from tfsteps.systems.jobs.render import JOB as JOB_LABEL
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.follow import pod_logs
 from tfsteps.systems.kubernetes.follow.job import KubernetesJob

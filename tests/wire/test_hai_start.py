@@ -14,7 +14,7 @@ from tfsteps.kube.credentials import Access
 from tfsteps.platforms import hai
 from tfsteps.platforms.hai import schema
 from tfsteps.platforms.hai.client import Client
-from tfsteps.platforms.hai.options import OPTIONS
+from tfsteps.platforms.hai.options import HaiOptions
 from tfsteps.runs.identity import Identity
 from tfsteps.systems.base import Cause, LaunchError, StoppedError
 
@@ -28,7 +28,7 @@ QUOTA = {"success": 1, "result": {"node_quota": {"node-training-LOW": 2, "node-b
 def job(**fields):
     options = {"systems": {"hai": fields.pop("options", {})}}
     plain = {"name": "case", "roles": {"worker": {}}, "command": ["true"], "working_dir": "/ws", **options, **fields}
-    return spec.from_plain(plain, "test", {"hai": OPTIONS})
+    return spec.from_plain(plain, "test", {"hai": HaiOptions})
 
 
 class Platform:

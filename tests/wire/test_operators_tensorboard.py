@@ -12,7 +12,7 @@ from tfsteps.backends.kubernetes.backend import ClusterBackend
 from tfsteps.backends.place import Place
 from tfsteps.console.errors import CommandError
 from tfsteps.kube.client import Api
-from tfsteps.platforms.t9k.tensorboard_link import BOARDS
+from tfsteps.platforms.t9k.trainingjob import BOARDS
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.location import Location
 from tfsteps.runs.output_paths import OutputPaths

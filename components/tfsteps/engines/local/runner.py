@@ -29,7 +29,7 @@ from tfsteps.runs.identity import Identity, name_problem, new_run_id
 from tfsteps.runs.pipeline_record import StepRecord
 from tfsteps.runs.store import AttemptFolder
 from tfsteps.systems.base import LaunchError
-from tfsteps.systems.local import finalizer
+from tfsteps.systems.local import pipeline_lock
 from tfsteps.systems.local.guard import Guard
 from tfsteps.systems.local.pipeline_lock import PipelineLock
 
@@ -115,7 +115,7 @@ def _jobs(run_id: str, say: Callable[[str], None]) -> Iterator[None]:
     finally:
         remaining = [attempt for attempt in _alive(run_id) if attempt.folder not in others]
         try:
-            finalizer.until_ended(remaining)
+            pipeline_lock.until_ended(remaining)
         except LaunchError as error:
             say(f"warning: {error}")
 

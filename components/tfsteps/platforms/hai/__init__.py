@@ -4,8 +4,7 @@ from collections.abc import Collection
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from tfsteps.platforms.hai.capabilities import CAPABILITIES
-from tfsteps.platforms.hai.options import OPTIONS
+from tfsteps.platforms.hai.options import CAPABILITIES, HaiOptions
 from tfsteps.systems.plugin import Platform, SystemPlugin
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ def sweep(*args: Any, **options: Any) -> Any:
 
 PLUGIN = SystemPlugin(
     name="hai",
-    options=OPTIONS,
+    options=HaiOptions,
     capabilities=CAPABILITIES,
     system=system,
     missing_access=missing_access,

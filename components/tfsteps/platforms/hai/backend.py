@@ -17,8 +17,7 @@ from tfsteps.kube.credentials import AccessError
 from tfsteps.kube.errors import ApiError
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.platforms.hai import access, schema
-from tfsteps.platforms.hai.client import Client
-from tfsteps.platforms.hai.messages import newest
+from tfsteps.platforms.hai.client import Client, newest_messages
 from tfsteps.platforms.hai.runs import HaiRun, HaiRuns, stop_task
 from tfsteps.runs.events import Event, State
 from tfsteps.runs.graph import Node, NodeKind, Surroundings
@@ -125,4 +124,4 @@ class HaiBackend(PlatformBackend[HaiRun]):
         rows = itertools.zip_longest(*columns, fillvalue="")
         title = "tasks of the chain: id, begin, end, state of the ranks, stop code"
         yield title, [["" if cell is None else str(cell) for cell in row] for row in rows]
-        yield "what HAI says", [[line] for line in newest(self.runs.messages(job))]
+        yield "what HAI says", [[line] for line in newest_messages(self.runs.messages(job))]

@@ -10,7 +10,7 @@ from tfsteps.kube.backoff import StopFlag
 from tfsteps.kube.errors import ApiError
 from tfsteps.platforms.hai import schema
 from tfsteps.platforms.hai.client import Client, RequestRefusedError, Task
-from tfsteps.platforms.hai.groups import Groups
+from tfsteps.platforms.hai.schema import AUTO
 from tfsteps.systems.base import LaunchError
 
 _LOOKS = 5  # for the tags of a task that another launcher has just made
@@ -18,6 +18,8 @@ _LOOK_SECONDS = 0.5
 _URGENT_SECONDS = 3.0  # for an answer after a stop
 _ASK_SECONDS = 1.0  # between two questions after a stop
 _UNFINISHED = (0, 502, 504)  # statuses of requests that the platform may still carry out: others it has ended
+_DEFAULT = "default"  # in any case; HAI replaces it by its own default group
+_NO_ENDPOINT = 404
 
 
 class Creation:
@@ -146,3 +148,58 @@ class Creation:
             self._client.stop(str(task["chain_id"]))
         if problem:
             raise LaunchError(f"{problem}. Task {self._name} was stopped at once", retryable=False)
+
+
+class Groups:
+    """The groups of nodes of one user, which are asked for when they matter."""
+
+    def __init__(self, client: Client) -> None:
+        """Send no request yet."""
+        self._client = client
+        self._known: frozenset[str] | None = None
+
+    def check(self, schema: Mapping[str, Any]) -> None:
+        """Check the group of a task that is about to be created.
+
+        If HAI does not tell the groups, a task that names one must have a priority: then it harms no other user.
+
+        Raises:
+            LaunchError: The task must not be created.
+            ApiError: HAI does not answer now.
+        """
+        group, auto = _group(schema), schema["priority"] == AUTO
+        default = group.lower() == _DEFAULT
+        if default and not auto:
+            return
+        try:
+            self._known = self._client.groups()
+        except ApiError as error:
+            if default or not auto:
+                return
+            if error.unavailable and error.status != _NO_ENDPOINT:
+                raise
+            why = f"whether HAI has the group {group!r} is not known ({error})"
+            fix = "set `priority`: without one, a task of an unknown group stops HAI's scheduler for every user"
+            raise LaunchError(f"{why}; {fix}", retryable=False) from error
+        if auto and not self._known:
+            wrong = (
+                "the user has no quota of any group of nodes, and such a task without a priority stops HAI's scheduler"
+            )
+            raise LaunchError(f"{wrong}; ask HAI's administrator for a quota", retryable=False)
+        if self._known and not default and group not in self._known:
+            raise LaunchError(self._unknown(group), retryable=False)
+
+    def default_problem(self, schema: Mapping[str, Any], granted: str) -> str:
+        """Return why a new task must be stopped whose job left the group to HAI, which has `granted` this one."""
+        auto, group = schema["priority"] == AUTO and _group(schema).lower() == _DEFAULT, granted.partition("#")[0]
+        stops_scheduler = auto and self._known and group.lower() not in ("", _DEFAULT) and group not in self._known
+        return self._unknown(group) if stops_scheduler else ""
+
+    def _unknown(self, group: str) -> str:
+        listed = ", ".join(sorted(self._known or ()))
+        return f"queue: {group!r} is no group of nodes of which the user has a quota. Allowed: {listed}. Correct it"
+
+
+def _group(schema: Mapping[str, Any]) -> str:
+    """Return the group that a task asks for, without its zone."""
+    return str(schema["resource"]["group"]).partition("#")[0]

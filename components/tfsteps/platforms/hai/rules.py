@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from tfsteps.platforms.hai import access, schema
-from tfsteps.platforms.hai.capabilities import CAPABILITIES
+from tfsteps.platforms.hai.options import CAPABILITIES
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import Problem, TrainingJob

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from tfsteps.platforms.t9k.options import Skips, T9kOptions
+from tfsteps.platforms.t9k import Skips, T9kOptions
 from tfsteps.runs.events import State
 from tfsteps.runs.identity import PREFIX
 from tfsteps.spec import Problem, Role, RoleName, TrainingJob

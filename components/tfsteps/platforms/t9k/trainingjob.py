@@ -5,17 +5,17 @@ in part those of the sibling kind GenericJob.
 """
 
 import math
+import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tfsteps.kube.resource import Resource
-from tfsteps.platforms.t9k import run_mode, tensorboard_link
-from tfsteps.platforms.t9k.capabilities import CAPABILITIES
-from tfsteps.platforms.t9k.options import T9kOptions
+from tfsteps.platforms.t9k import CAPABILITIES, T9kOptions, run_mode
 from tfsteps.runs.events import ReplicaName, State
 from tfsteps.runs.identity import PREFIX, Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import ROLES, Problem, ResolvedRole, Role, RoleName, TrainingJob, options_of
+from tfsteps.spec.pod import Volume
 from tfsteps.systems.kubernetes.job_kind import (
     BaseJobKind,
     ObjectPatch,
@@ -42,6 +42,7 @@ _JOB = f"{PREFIX}job"  # a label of our own: which ones the controller puts on p
 _CLEAN_UP = {"unfinished": "Unfinished", "all": "All", "none": "None"}
 _KILLED = (137, 143)  # exit codes of a program that SIGKILL or SIGTERM ended
 _RETRIED = "130, 137, 138 and 143"
+BOARDS = Resource("tensorstack.dev/v1beta1", "tensorboards", "TensorBoard")
 
 
 class TensorFlowTrainingJob(BaseJobKind):
@@ -62,7 +63,7 @@ class TensorFlowTrainingJob(BaseJobKind):
 
     def permissions(self, job: TrainingJob) -> list[Permission]:
         """Return the permissions to read the TensorBoard, and to create a gang that is not T9k's own."""
-        reading = [Permission("get", tensorboard_link.BOARDS)] if job.tensorboard else []
+        reading = [Permission("get", BOARDS)] if job.tensorboard else []
         return [*reading, *gang.permissions(job)] if _grouped(job) else reading
 
     def rules(self, job: TrainingJob) -> list[Problem]:
@@ -71,7 +72,7 @@ class TensorFlowTrainingJob(BaseJobKind):
         by_shell = {"TFSTEPS_INDEX"} if any(role.replicas > 1 for _, role in job.roles.items()) else ()
         return [
             *_scheduling(job),
-            *tensorboard_link.spec_problems(job, options),
+            *tensorboard_problems(job, options),
             *run_mode.spec_problems(job, options),
             *uncorrected(job),
             *unexpanded(job, by_shell),
@@ -113,7 +114,7 @@ class TensorFlowTrainingJob(BaseJobKind):
         if job.queue:
             spec["scheduler"] = {"t9kScheduler": {"queue": job.queue, "priority": job.priority or 0}}
         if job.tensorboard:
-            spec["tensorboardSpec"] = tensorboard_link.spec(job, options, places)
+            spec["tensorboardSpec"] = tensorboard_spec(job, options, places)
         programs = {replica_spec["type"]: container_of(replica_spec["template"], CONTAINER) for replica_spec in specs}
         if mode := run_mode.run_mode(job, options, programs):
             spec["runMode"] = mode
@@ -169,7 +170,7 @@ class TensorFlowTrainingJob(BaseJobKind):
 
     def tensorboard_link(self, item: Mapping[str, Any]) -> TensorBoardLink | None:
         """Return the TensorBoard that the platform runs for a job; None = it has none, or not yet."""
-        return tensorboard_link.of_job(item)
+        return tensorboard_of(item)
 
     # --- pause
 
@@ -297,3 +298,81 @@ def _failure(item: Mapping[str, Any], condition: Mapping[str, Any]) -> Verdict:
     if not any(True for _ in _reported(item)) and (failed := counts.get("failed")):
         message = f"{message} The platform counts {failed} failed replica{'s' * (failed != 1)}.".strip()
     return Verdict(State.FAILED, reason, message)
+
+
+def tensorboard_of(item: Mapping[str, Any]) -> TensorBoardLink | None:
+    """Return the TensorBoard in a job's status; None = none, or not yet."""
+    status = (item.get("status") or {}).get("tensorboard")
+    if not status:
+        return None
+    note = "" if status.get("ready") else f"{status.get('reason', '')}: {status.get('note', '')}".strip(": ")
+    name = (status.get("dependent") or {}).get("name") or item["metadata"]["name"]
+    return TensorBoardLink(resource=BOARDS, name=name, note=note)
+
+
+def tensorboard_problems(job: TrainingJob, options: T9kOptions) -> list[Problem]:
+    """Return why a TensorBoard would have nothing to show."""
+    folder = _output_dir(job)
+    if not job.tensorboard or _elsewhere(options) or _claim(job, folder) or _bucket(options, folder):
+        return []
+    if folder.startswith("s3://"):
+        wrong = "needs the name of the Secret for the event files at s3://"
+        fix = "Add `systems: {t9k: {tensorboard_s3: {secret: NAME}}}`"
+    else:
+        wrong = "has nothing to read: `output_dir` is on no claim that is mounted"
+        fix = "Mount one with `volumes: [{pvc: ..., mount: ...}]`, or set `systems.t9k.tensorboard_file_sets`"
+    return [Problem(path=("tensorboard",), wrong=wrong, fix=fix)]
+
+
+def tensorboard_spec(job: TrainingJob, options: T9kOptions, places: OutputPaths) -> dict[str, Any]:
+    """Return `spec.tensorboardSpec`; T9k gives the object the job's name."""
+    tensorboard, logs = job.tensorboard, places.tensorboard(job)
+    images = [tensorboard and tensorboard.image, job.image, *(role.image for _, role in job.roles.items())]
+    result: dict[str, Any] = {"image": next(image for image in images if image)}
+    if options.tensorboard_file_sets:
+        result["trainingLogFilesets"] = list(options.tensorboard_file_sets)
+    if log_dir := _log_dir(job, options, logs):
+        result["logDir"] = log_dir
+    if options.tensorboard_queue:
+        result["scheduler"] = {"t9kScheduler": {"queue": options.tensorboard_queue}}
+    if options.tensorboard_resources:
+        result["resources"] = options.tensorboard_resources
+    return result
+
+
+def _log_dir(job: TrainingJob, options: T9kOptions, logs: str) -> dict[str, Any]:
+    """Return `logDir`: what the options name, else where the event files are."""
+    s3, result = options.tensorboard_s3, dict[str, Any]()
+    if not _elsewhere(options) and (claim := _claim(job, logs)):
+        below = posixpath.relpath(logs, claim.mount)
+        result["pvc"] = [{"name": claim.pvc, "subPath": [posixpath.join(claim.sub_path or "", below)]}]
+    if s3 and (uris := s3.uris or _bucket(options, logs)):
+        result["s3"] = {**({"secretRef": {"name": s3.secret}} if s3.secret else {}), "uri": list(uris)}
+    if options.tensorboard_urls:
+        result["http"] = {"url": list(options.tensorboard_urls)}
+    return result
+
+
+def _elsewhere(options: T9kOptions) -> bool:
+    """Tell whether the options name locations to read."""
+    s3 = options.tensorboard_s3
+    return bool(options.tensorboard_file_sets or options.tensorboard_urls or (s3 and s3.uris))
+
+
+def _bucket(options: T9kOptions, folder: str) -> tuple[str, ...]:
+    """Return the folder of the event files if it is in object storage that T9k may read; empty = it is not."""
+    named = bool(options.tensorboard_s3) and not _elsewhere(options)
+    return (folder,) if named and folder.startswith("s3://") else ()
+
+
+def _output_dir(job: TrainingJob) -> str:
+    """Return the output folder, as far as it is known before the run."""
+    lasting = (volume.mount for volume in job.volumes if (volume.pvc or volume.nfs) and not volume.read_only)
+    return job.output_dir or next(lasting, "")
+
+
+def _claim(job: TrainingJob, path: str) -> Volume | None:
+    """Return the job's volume that contains `path`, if it is a claim."""
+    over = [volume for volume in job.volumes if f"{path}/".startswith(f"{volume.mount.rstrip('/')}/")]
+    nearest = max(over, key=lambda volume: len(volume.mount), default=None)
+    return nearest if nearest and nearest.pvc else None

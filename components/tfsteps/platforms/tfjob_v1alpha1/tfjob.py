@@ -6,12 +6,11 @@ Facts and traps: tensorflow/k8s at commit 2b67180 (2017-12-12), and tf-operator 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from tfsteps.kube.resource import PODS, Resource
-from tfsteps.platforms.tfjob_v1alpha1 import checks, layout, templates
-from tfsteps.platforms.tfjob_v1alpha1.capabilities import CAPABILITIES
-from tfsteps.platforms.tfjob_v1alpha1.layout import Api
-from tfsteps.platforms.tfjob_v1alpha1.options import TfJobOptions
-from tfsteps.platforms.tfjob_v1alpha1.templates import Context
+from tfsteps.platforms.tfjob_v1alpha1 import CAPABILITIES, TfJobOptions, keeps_operators_tf_config, layout
+from tfsteps.platforms.tfjob_v1alpha1.layout import Api, Part
 from tfsteps.runs.events import ReplicaName, State
 from tfsteps.runs.identity import PREFIX, Identity
 from tfsteps.runs.output_paths import OutputPaths
@@ -27,14 +26,20 @@ from tfsteps.systems.kubernetes.job_kind import (
     Verdict,
 )
 from tfsteps.systems.kubernetes.permissions import Permission
-from tfsteps.systems.kubernetes.render.command_wrapper import BESIDE
-from tfsteps.systems.kubernetes.render.pod_template import CONTAINER, ROLE_LABEL
+from tfsteps.systems.kubernetes.render.command_wrapper import BESIDE, container_of, exporting
+from tfsteps.systems.kubernetes.render.indexed_job import INDEX_ENV, indexed_job_spec
+from tfsteps.systems.kubernetes.render.pod_template import CONTAINER, ROLE_LABEL, pod_template, tf_config
 from tfsteps.systems.kubernetes.tensorboard_link import TensorBoardLink
 
 _PAUSED, _EVALUATOR = f"{PREFIX}paused", f"{PREFIX}evaluator"  # annotations of a TfJob
 _ROLES: dict[str, RoleName] = {"MASTER": "chief", "WORKER": "worker", "PS": "ps"}
 _NO_SERVER_PROGRAM = "no such file"  # of grpcServerFilePath, in the operator's reason
 _PROGRAM_OF_THE_OPERATOR: Mapping[str, Any] = {"metadata": {}, "spec": {"containers": []}}
+JOBS = Resource("batch/v1", "jobs", "Job")
+OWN = "tf_job_name"
+"""Label of all objects that the operator creates for a job; tfsteps puts it on the evaluator too."""
+
+_CORRECTED = "TFSTEPS_TF_CONFIG"
 
 
 class TfJob(BaseJobKind):
@@ -45,7 +50,7 @@ class TfJob(BaseJobKind):
     capabilities = CAPABILITIES
     shell = BESIDE
     options = TfJobOptions
-    between: Sequence[Between] = (Between(templates.JOBS, templates.OWN),)
+    between: Sequence[Between] = (Between(JOBS, OWN),)
 
     def __init__(self, api: Api, kind: str, operator: str) -> None:
         """Keep the API's group, the spelling of the kind there, and the operator's name for messages."""
@@ -58,8 +63,8 @@ class TfJob(BaseJobKind):
     def permissions(self, job: TrainingJob) -> list[Permission]:
         """Return the permissions to end the Kubernetes Jobs of a TfJob, create the evaluator's, and label pods."""
         options = options_of(job, self.name, TfJobOptions)
-        needed = [Permission("list", templates.JOBS), Permission("patch", templates.JOBS)]
-        needed += [Permission("create", templates.JOBS)] if job.roles.evaluator else []
+        needed = [Permission("list", JOBS), Permission("patch", JOBS)]
+        needed += [Permission("create", JOBS)] if job.roles.evaluator else []
         unlabelled = options.default_ps or options.api == "kubeflow.org"
         return [*needed, Permission("patch", PODS)] if unlabelled else needed
 
@@ -69,12 +74,12 @@ class TfJob(BaseJobKind):
         free = ("roles", "ps", "image") if options.default_ps else None
         return [
             *(problem for problem in super().spec_problems(job) if problem.path != free),
-            *checks.spec_problems(job, options),
+            *layout.spec_problems(job, options),
         ]
 
     def differences(self, job: TrainingJob) -> list[str]:
         """Return what is different in a TfJob."""
-        return checks.warnings(job, options_of(job, self.name, TfJobOptions))
+        return layout.warnings(job, options_of(job, self.name, TfJobOptions))
 
     def render(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> RenderedJob:
         """Return the object that is created, with a Kubernetes Job for the evaluator."""
@@ -85,20 +90,20 @@ class TfJob(BaseJobKind):
         metadata = {"name": name, "namespace": namespace, "labels": labels, "annotations": dict(job.annotations)}
         spec: dict[str, Any] = {
             "RuntimeId": layout.runtime_id(name),
-            "replicaSpecs": [templates.replica_spec(context, part) for part in layout.parts(job, self.api)],
+            "replicaSpecs": [replica_spec(context, part) for part in layout.parts(job, self.api)],
             "terminationPolicy": {"chief": {"replicaName": layout.decisive_type(job, self.api), "replicaIndex": 0}},
         }
         if image := options.tf_image or (job.tensorboard and job.tensorboard.image) or job.image:
             spec["tfImage"] = image
         if job.tensorboard:
-            spec["tensorboard"] = templates.tensorboard(context)
+            spec["tensorboard"] = tensorboard(context)
         if options.scheduler_name:
             spec["schedulerName"] = options.scheduler_name
         manifest = {"apiVersion": self.resource.api, "kind": self.resource.kind, "metadata": metadata, "spec": spec}
         if not job.roles.evaluator:
             return RenderedJob(manifest)
         metadata["annotations"] = {**job.annotations, _EVALUATOR: str(job.roles.evaluator.replicas)}
-        return RenderedJob(manifest, [templates.evaluator(context, namespace)])
+        return RenderedJob(manifest, [evaluator(context, namespace)])
 
     # --- the job's pods
 
@@ -118,7 +123,7 @@ class TfJob(BaseJobKind):
 
     def selector(self, name: str) -> str:
         """Return the label selector of the pods of the job called `name`."""
-        return f"{templates.OWN}={name}"
+        return f"{OWN}={name}"
 
     def replica(self, meta: Mapping[str, Any], replicas: Sequence[ReplicaName]) -> ReplicaName | None:
         """Return which replica a pod is, by the operator's labels; only an evaluator's pod has none of them.
@@ -218,9 +223,7 @@ KINDS: Mapping[Api, TfJob] = {
 
 def _jobs(item: Mapping[str, Any], which: str, spec: Mapping[str, Any]) -> ObjectPatch:
     """Return a change of the spec of a job's Kubernetes Jobs; `which` is added to the label selector."""
-    return ObjectPatch(
-        resource=templates.JOBS, selector=f"{templates.OWN}={item['metadata']['name']}{which}", patch={"spec": spec}
-    )
+    return ObjectPatch(resource=JOBS, selector=f"{OWN}={item['metadata']['name']}{which}", patch={"spec": spec})
 
 
 def _failed_types(status: Mapping[str, Any]) -> str:
@@ -230,3 +233,91 @@ def _failed_types(status: Mapping[str, Any]) -> str:
         status_entry.get("tf_replica_type", "") for status_entry in listed if status_entry.get("state") == "Failed"
     ]
     return " and ".join(kind for kind in failed if kind != "MASTER")
+
+
+class Context(msgspec.Struct, frozen=True):
+    """The inputs of all templates of one TfJob; `name` is the name of the TfJob."""
+
+    job: TrainingJob
+    identity: Identity
+    places: OutputPaths
+    options: TfJobOptions
+    name: str
+
+    @property
+    def keeps_tf_config(self) -> bool:
+        """Whether the replicas get TF_CONFIG as the operator writes it."""
+        return keeps_operators_tf_config(self.job)
+
+    def hosts(self) -> Mapping[str, list[str]]:
+        """Return TF_CONFIG's cluster."""
+        api, port = self.options.api, self.options.tf_port
+        return layout.hosts(self.job, api, self.name, port, by_type=self.keeps_tf_config)
+
+    def pod(self, name: RoleName, env: list[dict[str, Any]]) -> dict[str, Any]:
+        """Return the pod template of a role, with the additional variables `env`."""
+        role = self.job.resolved_roles()[name]
+        pod = pod_template(
+            self.job, name, role, self.identity, self.places, gpu_label=self.options.gpu_label, more_env=env
+        )
+        if self.options.priority_class:
+            pod["spec"].setdefault("priorityClassName", self.options.priority_class)
+        return pod
+
+
+def replica(context: Context, part: Part) -> dict[str, Any]:
+    """Return the pod template of the replicas of one type.
+
+    The operator appends its own TF_CONFIG to `env`, which calls the decisive task `master`. TensorFlow 2 refuses that
+    name, so a shell sets the correct TF_CONFIG and then runs the program. Where the operator's is kept, a shell is
+    needed only for an index that is not the operator's.
+    """
+    role = context.job.resolved_roles()[part.role]
+    index = {"fieldRef": {"fieldPath": "metadata.labels['task_index']"}}
+    variables = {"TFSTEPS_INDEX": f"$((TFSTEPS_TASK_INDEX + {part.first}))" if part.first else "$TFSTEPS_TASK_INDEX"}
+    env: list[dict[str, Any]] = [{"name": "TFSTEPS_TASK_INDEX", "valueFrom": index}]
+    if not context.keeps_tf_config:
+        config = tf_config(part.role, context.hosts()).replace("$(TFSTEPS_INDEX)", "INDEX")
+        env.append({"name": _CORRECTED, "value": config})
+        variables["TF_CONFIG"] = f"${{{_CORRECTED}%INDEX*}}$TFSTEPS_INDEX${{{_CORRECTED}#*INDEX}}"
+    elif not part.first:
+        env, variables = [{"name": "TFSTEPS_INDEX", "valueFrom": index}], {}
+    pod = context.pod(part.role, env)
+    pod["spec"]["restartPolicy"] = "Never" if role.restart == "never" else "OnFailure"
+    container = container_of(pod, CONTAINER)
+    if variables and container.get("command"):
+        container["command"] = exporting(container["command"], variables)
+    return pod
+
+
+def replica_spec(context: Context, part: Part) -> dict[str, Any]:
+    """Return one of `spec.replicaSpecs`; default parameter servers have no template."""
+    spec = {"tfReplicaType": part.type, "replicas": part.replicas, "tfPort": context.options.tf_port}
+    own_program = part.type == "PS" and context.options.default_ps
+    return spec if own_program else {**spec, "template": replica(context, part)}
+
+
+def tensorboard(context: Context) -> dict[str, Any]:
+    """Return `spec.tensorboard`; it mounts the same volumes as the decisive replica."""
+    pod = context.pod(context.job.decisive_replica[0], [])
+    fields = {
+        "logDir": context.places.tensorboard(context.job),
+        "serviceType": context.options.tensorboard_service,
+        "volumes": pod["spec"].get("volumes"),
+        "volumeMounts": container_of(pod, CONTAINER).get("volumeMounts"),
+    }
+    return {key: value for key, value in fields.items() if value}
+
+
+def evaluator(context: Context, namespace: str) -> dict[str, Any]:
+    """Return the Kubernetes Job of the evaluator: the operator does not manage it."""
+    config = tf_config("evaluator", context.hosts())
+    pod = context.pod("evaluator", [dict(INDEX_ENV), {"name": "TF_CONFIG", "value": config}])
+    pod["metadata"]["labels"][OWN] = context.name
+    labels = {**context.job.labels, **context.identity.labels(), OWN: context.name}
+    return {
+        "apiVersion": JOBS.api,
+        "kind": JOBS.kind,
+        "metadata": {"name": f"{context.name}-evaluator", "namespace": namespace, "labels": labels},
+        "spec": indexed_job_spec(context.job, context.job.resolved_roles()["evaluator"], pod),
+    }

@@ -16,8 +16,7 @@ from tfsteps.runs.events import ReplicaName, State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import ROLES, Problem, ResolvedRole, RoleName, TrainingJob, format_duration, options_of
-from tfsteps.systems.jobset.capabilities import CAPABILITIES
-from tfsteps.systems.jobset.options import JobSetOptions
+from tfsteps.systems.jobset import CAPABILITIES, JobSetOptions
 from tfsteps.systems.kubernetes.job_kind import (
     BaseJobKind,
     Between,

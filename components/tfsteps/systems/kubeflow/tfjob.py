@@ -11,8 +11,7 @@ from tfsteps.runs.events import ReplicaName, State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import Problem, RoleName, TrainingJob, options_of
-from tfsteps.systems.kubeflow.capabilities import CAPABILITIES
-from tfsteps.systems.kubeflow.options import KubeflowOptions
+from tfsteps.systems.kubeflow import CAPABILITIES, KubeflowOptions
 from tfsteps.systems.kubernetes.job_kind import (
     BaseJobKind,
     ObjectPatch,

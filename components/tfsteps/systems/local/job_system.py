@@ -20,9 +20,7 @@ from tfsteps.systems.base import JobNote, LaunchError, OnEnd, Scope
 from tfsteps.systems.capabilities import Capability
 from tfsteps.systems.expansion import escaped, expand_program
 from tfsteps.systems.features import Use
-from tfsteps.systems.local import finalizer, ports, stacks
-from tfsteps.systems.local.capabilities import CAPABILITIES
-from tfsteps.systems.local.options import LocalOptions
+from tfsteps.systems.local import CAPABILITIES, LocalOptions, pipeline_lock, ports, process
 from tfsteps.systems.local.process import Command
 from tfsteps.systems.local.supervisor import LocalJob
 
@@ -177,7 +175,7 @@ class LocalSystem:
 
     def clean_up(self, identity: Identity, scope: Scope, on_end: OnEnd | None) -> list[str]:  # noqa: ARG002
         """Stop unfinished jobs, and wait until they have ended; ended processes leave nothing behind."""
-        return finalizer.stop(identity, scope)
+        return pipeline_lock.stop_jobs(identity, scope)
 
     def give_up(self) -> None:
         """Do nothing: `start` takes no time."""
@@ -199,8 +197,8 @@ def _environment(role: ResolvedRole, variables: Mapping[str, str]) -> dict[str, 
         env.setdefault("CUDA_VISIBLE_DEVICES", "-1")
     env |= variables
     env.setdefault("PYTHONFAULTHANDLER", "1")  # the stack after a fatal signal
-    env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(stacks.STARTUP), env.get("PYTHONPATH")]))
-    env[stacks.VARIABLE] = str(int(stacks.NUMBER))
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(process.STARTUP), env.get("PYTHONPATH")]))
+    env[process.VARIABLE] = str(int(process.NUMBER))
     for key in ("no_proxy", "NO_PROXY"):  # a proxy in the environment makes gRPC hang, even to 127.0.0.1
         env[key] = ",".join(filter(None, [env.get(key), _LOOPBACK]))
     return env
@@ -208,7 +206,7 @@ def _environment(role: ResolvedRole, variables: Mapping[str, str]) -> dict[str, 
 
 def _shown(env: Mapping[str, str], inherited: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that differ from the inherited ones, without the folder of this installation."""
-    own = str(stacks.STARTUP)
+    own = str(process.STARTUP)
     paths = [path for path in env["PYTHONPATH"].split(os.pathsep) if path != own]
     shown = {**env, "PYTHONPATH": os.pathsep.join(paths)}
     return {key: value for key, value in shown.items() if inherited.get(key, "") != value}

@@ -1,4 +1,4 @@
-"""Ends jobs that outlast their step when the pipeline of the step ends.
+"""Ends the local jobs of a run: each through its launcher, and those that outlast their step with its pipeline.
 
 The pipeline holds a file lock while it runs. A process that waits for the lock gets it when the pipeline ends, even if
 it was killed.
@@ -6,17 +6,26 @@ it was killed.
 
 import fcntl
 import os
+import pathlib
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from typing import IO, Self
 
 import msgspec
 
 from tfsteps.json_errors import NOT_READABLE
+from tfsteps.runs import store
+from tfsteps.runs.identity import Identity
 from tfsteps.runs.process_ref import ProcessRef
+from tfsteps.runs.store import AttemptFolder
+from tfsteps.systems.base import LaunchError, Scope
 
 _VARIABLE = "TFSTEPS_PIPELINE"
+_POLL_SECONDS = 0.05
+_PATIENCE_SECONDS = 60.0
+_HURRY_SECONDS = 30.0  # a second SIGTERM makes a launcher kill its job
 
 
 class _Holder(msgspec.Struct, frozen=True):
@@ -71,3 +80,50 @@ def _wait(file: IO[bytes], act: Callable[[], None]) -> None:
     with file:
         fcntl.flock(file, fcntl.LOCK_SH)
     act()
+
+
+def stop_jobs(identity: Identity, scope: Scope) -> list[str]:
+    """Stop the unfinished jobs of a run, wait until they have ended, and return their names.
+
+    Args:
+        identity: Identity of the finalizer's task.
+        scope: siblings = jobs of tasks with the same parent folder as the finalizer's task; run = all jobs.
+
+    Raises:
+        LaunchError: A launcher does not end, or cannot be signalled from here.
+    """
+    parent = _parent(identity.task)
+    jobs: dict[AttemptFolder, str] = {}
+    for attempt in store.attempts(identity.run):
+        alive, status = attempt.alive(), attempt.status()
+        if not alive.no and (scope == "run" or _parent(status.identity.task) == parent):
+            jobs[attempt] = status.job
+    answers = {attempt: attempt.terminate() for attempt in jobs}
+    until_ended(attempt for attempt, answer in answers.items() if not answer.unknown)
+    if left := [
+        f"{jobs[attempt]} was not stopped: {answer.why}" for attempt, answer in answers.items() if answer.unknown
+    ]:
+        raise LaunchError(f"{'; '.join(left)}; stop it where it runs", retryable=False)
+    return list(jobs.values())
+
+
+def until_ended(attempts: Iterable[AttemptFolder]) -> None:
+    """Wait until the launchers of `attempts`, on this machine, have ended; signal them again after 30 s.
+
+    Raises:
+        LaunchError: A launcher does not end.
+    """
+    left, began, hurried = list(attempts), time.monotonic(), False
+    while left := [attempt for attempt in left if not attempt.alive().no]:
+        waited = time.monotonic() - began
+        if waited > _PATIENCE_SECONDS:
+            raise LaunchError(f"{left[0].status().job} does not end; `tfsteps stop --now` kills it", retryable=True)
+        if not hurried and waited > _HURRY_SECONDS:
+            hurried = True
+            for attempt in left:
+                attempt.terminate()
+        time.sleep(_POLL_SECONDS)
+
+
+def _parent(task: str) -> str:
+    return str(pathlib.PurePath(task).parent)

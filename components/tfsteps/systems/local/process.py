@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -26,6 +26,17 @@ UP = (ReplicaState.PENDING, ReplicaState.RUNNING)
 """The states of a replica whose process runs."""
 
 _FIRST_BYTES = 256  # of a program; a binary one has a null byte among them
+NUMBER = signal.SIGRTMAX - 4
+"""The signal on which `startup/sitecustomize.py` has Python print its stacks. Programs use SIGUSR1 and SIGUSR2."""
+
+VARIABLE = "TFSTEPS_STACK_SIGNAL"
+"""Tells the number to a program."""
+
+SECONDS = 1.0
+"""Until the stacks are printed."""
+
+STARTUP = pathlib.Path(__file__).parent / "startup"
+"""Goes into PYTHONPATH."""
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
@@ -259,3 +270,24 @@ def _encoded(text: str) -> bytes:
 
 def _pieces(line: bytes) -> list[bytes]:
     return [line[i : i + MAX_LINE] for i in range(0, max(len(line), 1), MAX_LINE)]
+
+
+def request_stacks(running: Iterable[ReplicaProcess]) -> list[ReplicaProcess]:
+    """Send the signal to the first process of each replica that handles it, and return the replicas that have one.
+
+    To a process without a handler, such as another program than Python, nothing is sent: the signal would end it.
+    """
+    return [replica for replica in running if _ask(replica.pid)]
+
+
+def _ask(leader: int) -> bool:
+    for pid in sorted(sessions.members(leader), key=lambda pid: (pid != leader, pid)):
+        try:
+            status = pathlib.Path(f"/proc/{pid}/status").read_text()
+            caught = next(int(line.split()[1], 16) for line in status.splitlines() if line.startswith("SigCgt:"))
+            if caught >> (NUMBER - 1) & 1:
+                os.kill(pid, NUMBER)
+                return True
+        except (OSError, StopIteration):
+            continue
+    return False

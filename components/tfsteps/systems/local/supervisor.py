@@ -30,12 +30,11 @@ from tfsteps.runs.events import (
 from tfsteps.runs.store import AttemptFolder
 from tfsteps.spec import TrainingJob
 from tfsteps.systems.base import Cause
-from tfsteps.systems.local import stacks
+from tfsteps.systems.local import LocalOptions
 from tfsteps.systems.local.guard import Guard
-from tfsteps.systems.local.joins import Joins
-from tfsteps.systems.local.options import LocalOptions
 from tfsteps.systems.local.output import Collector
-from tfsteps.systems.local.process import UP, CannotStartError, Command, ReplicaProcess
+from tfsteps.systems.local.ports import Joins
+from tfsteps.systems.local.process import SECONDS, UP, CannotStartError, Command, ReplicaProcess, request_stacks
 from tfsteps.systems.local.usage import UsageMeter
 from tfsteps.systems.restart_policy import RestartPolicy, restart_rules
 from tfsteps.text.failure_patterns import failure_pattern, no_restart_helps, repeatable
@@ -172,9 +171,9 @@ class _RunningJob:
         self._stops += requests
         if not (isinstance(self.phase, JobChanged) and self.phase.state is State.FAILED):
             self.phase = JobChanged(at=0, state=State.CANCELLED, reason="Stopped")
-        asked = stacks.request(self.running) if by_deadline and self._stops == 1 else []
+        asked = request_stacks(self.running) if by_deadline and self._stops == 1 else []
         self.queue.extend(replica.printed(time.time(), [STACK.encode()]) for replica in asked)
-        self.timers.enter(stacks.SECONDS if asked else 0, 0, lambda: self.end(self.running))
+        self.timers.enter(SECONDS if asked else 0, 0, lambda: self.end(self.running))
         for replica in self.running if self._stops > 1 else ():  # both signals may have come before this call
             replica.kill()
 

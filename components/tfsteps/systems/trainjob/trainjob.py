@@ -5,16 +5,18 @@ traps: Kubeflow Trainer 2.0.0 to 2.3.0, their source and CRDs, and the observed 
 """
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+import pathlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, cast
 
 import msgspec
 
+from tfsteps import spec
 from tfsteps.kube.resource import PODS, Resource
 from tfsteps.runs.events import ReplicaName, State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
-from tfsteps.spec import Problem, RoleName, TrainingJob, dotted, options_of
+from tfsteps.spec import EnvSource, Problem, Role, RoleName, TrainingJob, dotted, options_of
 from tfsteps.systems.base import LaunchError
 from tfsteps.systems.kubernetes.job_kind import (
     BaseJobKind,
@@ -28,18 +30,24 @@ from tfsteps.systems.kubernetes.job_kind import (
 from tfsteps.systems.kubernetes.permissions import JOBS, Permission
 from tfsteps.systems.kubernetes.preflight.references import QUEUE_LABEL
 from tfsteps.systems.kubernetes.render.command_wrapper import BESIDE
-from tfsteps.systems.kubernetes.render.indexed_job import INDEX
+from tfsteps.systems.kubernetes.render.indexed_job import INDEX, exit_code_policy
 from tfsteps.systems.kubernetes.render.pod_template import ROLE_LABEL, pod_template
-from tfsteps.systems.trainjob import checks, overrides, ranks
-from tfsteps.systems.trainjob.capabilities import CAPABILITIES
-from tfsteps.systems.trainjob.options import TrainJobOptions
+from tfsteps.systems.trainjob import CAPABILITIES, TrainJobOptions, checks, overrides
 from tfsteps.systems.trainjob.overrides import CONTAINER
-from tfsteps.systems.trainjob.runtimes import FOLDER, runtime_name
 
 _JOBSETS = Resource("jobset.x-k8s.io/v1alpha2", "jobsets", "JobSet")
 _OWN = "jobset.sigs.k8s.io/jobset-name"  # a label of the Jobs and pods of the TrainJob's JobSet, which has its name
 _NAME = 63  # of a pod, whose name ends with five random characters
 _NO_RUNTIME = "must be created before the TrainJob is created"  # part of the message of Trainer's webhook
+ROLES = "TFSTEPS_ROLES"
+WORKING_DIR = "TFSTEPS_WORKING_DIR"
+RUNTIMES = Resource("trainer.kubeflow.org/v1alpha1", "clustertrainingruntimes", "ClusterTrainingRuntime")
+FOLDER = "manifests/trainjob-runtimes"
+_LABEL = "trainer.kubeflow.org/"
+_MIRRORED, _SERVERS = "tensorflow-multi-worker-mirrored", "tensorflow-parameter-server"
+_RESTARTS = ("never", "on_failure", "exit_code")
+_NO_LIMIT = 1_000_000  # a runtime serves jobs with any backoff limit; tfsteps counts the restarts
+_TASK = pathlib.Path(__file__).with_name("task.sh")
 
 
 class TrainJob(BaseJobKind):
@@ -77,12 +85,12 @@ class TrainJob(BaseJobKind):
         """Return the object that is created, as Trainer 2.2 or newer takes it."""
         options = options_of(job, self.name, TrainJobOptions)
         template = functools.partial(_template, job, identity, places, options)
-        roles, arguments = ranks.arguments(job)
+        roles, arguments = rank_arguments(job)
         shared = template()
         shared["metadata"]["labels"].pop(ROLE_LABEL)
         container = shared["spec"]["containers"][0]
         role_variables = [
-            variable for name, role in job.roles.items() for variable in ranks.sources(name, role, template(name))
+            variable for name, role in job.roles.items() for variable in sources(name, role, template(name))
         ]
         trainer = {
             "numNodes": job.replicas,
@@ -153,8 +161,8 @@ class TrainJob(BaseJobKind):
         for more in pod.pop("containers", []):
             container |= more
         whole = {"metadata": template.get("metadata") or {}, "spec": {**pod, "containers": [container]}}
-        roles_text = next(variable["value"] for variable in trainer["env"] if variable["name"] == ranks.ROLES)
-        return {name: RoleSpec(count, whole) for name, count in ranks.counts(roles_text).items()}
+        roles_text = next(variable["value"] for variable in trainer["env"] if variable["name"] == ROLES)
+        return {name: RoleSpec(count, whole) for name, count in role_counts(roles_text).items()}
 
     def selector(self, name: str) -> str:
         """Return the label selector of the pods of the job called `name`: its JobSet has that name, too."""
@@ -207,7 +215,122 @@ def _template(
 
 def _env(container: Mapping[str, Any], roles: str) -> list[dict[str, Any]]:
     """Return the variables that all replicas share; the role is not one of them."""
-    rank_variables = [{"name": ranks.ROLES, "value": roles}]
+    rank_variables = [{"name": ROLES, "value": roles}]
     if folder := container.get("workingDir"):
-        rank_variables.append({"name": ranks.WORKING_DIR, "value": folder.replace("$(", "$$(")})
+        rank_variables.append({"name": WORKING_DIR, "value": folder.replace("$(", "$$(")})
     return [*(variable for variable in container["env"] if variable["name"] != "TFSTEPS_ROLE"), *rank_variables]
+
+
+def rank_arguments(job: TrainingJob) -> tuple[str, list[str]]:
+    """Return the value of TFSTEPS_ROLES and the container's arguments: the programs of the roles."""
+    programs = {name: _program(job, name, role) for name, role in job.roles.items()}
+    first, *others = programs.values()
+    if all(other == first for other in others):
+        return _roles(job, {}), first
+    return _roles(job, programs), [word for program in programs.values() for word in program]
+
+
+def _roles(job: TrainingJob, programs: Mapping[RoleName, Sequence[str]]) -> str:
+    """Return `chief=1:4 worker=2:3`, with the number of words of each program; `chief=1 worker=2` without programs."""
+    words = {name: f":{len(program)}" for name, program in programs.items()}
+    return " ".join(f"{name}={role.replicas}{words.get(name, '')}" for name, role in job.roles.items())
+
+
+def role_counts(roles: str) -> dict[RoleName, int]:
+    """Return the number of replicas of each role, from the value of TFSTEPS_ROLES. ValueError if it is not valid."""
+    pairs = [word.split(":")[0].split("=") for word in roles.split()]
+    if unknown := [name for name, _ in pairs if name not in spec.ROLES]:
+        raise ValueError(f"{', '.join(unknown)} is no role")
+    return {cast("RoleName", name): int(count) for name, count in pairs}
+
+
+def _program(job: TrainingJob, name: RoleName, role: Role) -> list[str]:
+    """Return a role's command line, preceded by `env` and the role's variables if it has any."""
+    variables = [
+        f"{key}={value if isinstance(value, str) else f'$({_variable(name, key)})'}" for key, value in role.env.items()
+    ]
+    command = job.resolved_roles()[name].program
+    return ["env", *variables, *command] if variables else command
+
+
+def sources(name: RoleName, role: Role, template: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the variables of a role that come from objects of the cluster, under names that include the role.
+
+    Args:
+        name: The name of the role.
+        role: The role.
+        template: The pod template of a job with this role only.
+    """
+    names = {key for key, value in role.env.items() if isinstance(value, EnvSource)}
+    env = template["spec"]["containers"][0]["env"]
+    yield from (
+        {**variable, "name": _variable(name, variable["name"])} for variable in env if variable["name"] in names
+    )
+
+
+def _variable(name: RoleName, key: str) -> str:
+    return f"TFSTEPS_{name.upper()}_{key}"
+
+
+def runtime_name(job: TrainingJob) -> str:
+    """Return the name of the runtime for a job, from its strategy, success policy and restart policy."""
+    restart = next((role.restart for _, role in job.roles.items() if role.restart), job.restart)
+    return _name(_SERVERS if job.roles.ps else _MIRRORED, job.success == "all_workers", restart)
+
+
+def runtimes() -> Iterator[dict[str, Any]]:
+    """Yield every ClusterTrainingRuntime that `runtime_name` can return."""
+    for kind, all_workers in ((_MIRRORED, False), (_MIRRORED, True), (_SERVERS, False)):
+        for restart in _RESTARTS:
+            yield {
+                "apiVersion": RUNTIMES.api,
+                "kind": RUNTIMES.kind,
+                "metadata": {
+                    "name": _name(kind, all_workers, restart),
+                    "labels": {f"{_LABEL}framework": "tensorflow", "app.kubernetes.io/part-of": "tfsteps"},
+                },
+                "spec": {
+                    "mlPolicy": {"numNodes": 1},
+                    "template": {"spec": {"replicatedJobs": [_node(restart, alone=not all_workers)]}},
+                },
+            }
+
+
+def _name(kind: str, all_workers: bool, restart: str) -> str:
+    return kind + "-all-workers" * all_workers + ("" if restart == "never" else f"-{restart.replace('_', '-')}")
+
+
+def _node(restart: str, *, alone: bool) -> dict[str, Any]:
+    """Return the replicated job. The completion index of a pod is its rank, and rank 0 is the decisive replica.
+
+    Args:
+        restart: As in a job file.
+        alone: Whether the success of rank 0 ends the job; otherwise all ranks must succeed.
+    """
+    spec: dict[str, Any] = {
+        "completionMode": "Indexed",
+        "backoffLimit": 0 if restart == "never" else _NO_LIMIT,
+        "podReplacementPolicy": "Failed",
+        "template": {
+            "spec": {"restartPolicy": "OnFailure" if restart == "on_failure" else "Never", "containers": [_container()]}
+        },
+    }
+    if restart == "exit_code":
+        spec["podFailurePolicy"] = exit_code_policy(CONTAINER)
+    if alone:
+        spec["successPolicy"] = {"rules": [{"succeededIndexes": "0"}]}
+    step = {"labels": {f"{_LABEL}trainjob-ancestor-step": "trainer"}}
+    return {"name": CONTAINER, "template": {"metadata": step, "spec": spec}}
+
+
+def _container() -> dict[str, Any]:
+    """Return the container. Its command sets TF_CONFIG, because Trainer does not."""
+    fields = {
+        "TFSTEPS_JOB": "metadata.labels['jobset.sigs.k8s.io/jobset-name']",
+        "TFSTEPS_NAMESPACE": "metadata.namespace",
+    }
+    return {
+        "name": CONTAINER,
+        "command": ["sh", "-c", _TASK.read_text(), "tensorflow"],
+        "env": [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()],
+    }

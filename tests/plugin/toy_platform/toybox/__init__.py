@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from tfsteps.systems.base import System
-from tfsteps.systems.local.capabilities import CAPABILITIES
+from tfsteps.systems.local import CAPABILITIES
 from tfsteps.systems.plugin import Platform, SystemPlugin
 
 

@@ -2,13 +2,13 @@
 
 import msgspec
 
+from tfsteps.systems import local
 from tfsteps.systems.base import System
 from tfsteps.systems.capabilities import refused
-from tfsteps.systems.local import capabilities
 from tfsteps.systems.plugin import SystemPlugin
 
 CAPABILITIES = {
-    **capabilities.CAPABILITIES,
+    **local.CAPABILITIES,
     "gpu": refused("a toy has no GPU", "Remove it, or use another job system"),
 }
 

@@ -12,7 +12,7 @@ import pytest
 from tfsteps import spec
 from tfsteps.platforms import hai
 from tfsteps.platforms.hai import schema
-from tfsteps.platforms.hai.options import OPTIONS
+from tfsteps.platforms.hai.options import HaiOptions
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
 
@@ -21,7 +21,7 @@ _JOB = {"name": "mnist", "command": ["python", "train.py"]}
 
 
 def job(**fields):
-    return spec.from_plain({**_JOB, "roles": {"worker": {}}, **fields}, "test", {"hai": OPTIONS})
+    return spec.from_plain({**_JOB, "roles": {"worker": {}}, **fields}, "test", {"hai": HaiOptions})
 
 
 def rendered(**fields):

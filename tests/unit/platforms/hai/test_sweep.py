@@ -17,7 +17,7 @@ from tfsteps.kube.client import Api
 from tfsteps.kube.credentials import Access
 from tfsteps.platforms.hai import schema
 from tfsteps.platforms.hai.client import Client
-from tfsteps.platforms.hai.options import OPTIONS
+from tfsteps.platforms.hai.options import HaiOptions
 from tfsteps.platforms.hai.sweep import HaiSweep
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
@@ -43,7 +43,7 @@ def create(server, run, *, age=0.0, total="10m", workflow=(), step="wf.train", a
     job = spec.from_plain(
         {"name": "job", "command": ["true"], "roles": {"worker": {}}, "deadlines": {"total": total}},
         "test",
-        {"hai": OPTIONS},
+        {"hai": HaiOptions},
     )
     body = schema.render(job, Identity(run=run, task="task"), NOWHERE, step)
     tags = [*body["options"]["tags"], f"{schema.CREATED}={time.time() - age:.3f}", *also]

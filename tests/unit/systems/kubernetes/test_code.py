@@ -20,9 +20,9 @@ from tfsteps.systems.base import LaunchError
 from tfsteps.systems.kubernetes import code, code_claim
 from tfsteps.systems.kubernetes.permissions import needed
 from tfsteps.systems.kubernetes.system import SPEC_HASH
-from tfsteps.systems.trainjob import ranks
+from tfsteps.systems.trainjob import trainjob
 
-TASK = (pathlib.Path(ranks.__file__).parent / "task.sh").read_text()
+TASK = (pathlib.Path(trainjob.__file__).parent / "task.sh").read_text()
 SYSTEMS = registry.on_kubernetes()
 PROGRAM = """
 import os, sys

@@ -11,8 +11,8 @@ from tests.support.waiting import until
 from tfsteps.runs.events import State
 from tfsteps.runs.store import AttemptFolder
 from tfsteps.runs.usage import Usage
-from tfsteps.systems.local import gpus
-from tfsteps.systems.local.gpus import GpuMeter, GpuReading, processes
+from tfsteps.systems.local import usage
+from tfsteps.systems.local.usage import GpuMeter, GpuReading, processes
 
 MIB = 1 << 20
 
@@ -73,7 +73,7 @@ def test_an_old_answer_is_not_used(nvidia_smi, monkeypatch):
     nvidia_smi(f"echo '# gpu pid sm fb'; echo '0 {os.getpid()} 40 100'")
     meter, leader = GpuMeter(), os.getsid(0)
     until(lambda: meter.sessions([leader]))
-    monkeypatch.setattr(gpus, "_OLD_SECONDS", 0.0)
+    monkeypatch.setattr(usage, "_OLD_SECONDS", 0.0)
     assert meter.sessions([leader]) == {}
 
 
@@ -88,7 +88,7 @@ def test_an_old_answer_is_not_used(nvidia_smi, monkeypatch):
     ],
 )
 def test_a_driver_that_fails_or_hangs_is_one_note_and_delays_nothing(nvidia_smi, monkeypatch, script, note):
-    monkeypatch.setattr(gpus, "_TIMEOUT", 0.2)
+    monkeypatch.setattr(usage, "_GPU_TIMEOUT", 0.2)
     nvidia_smi(script)
     meter = GpuMeter()
     before = time.monotonic()

@@ -13,8 +13,7 @@ from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.systems import registry
 from tfsteps.systems.kubernetes.render.indexed_job import INDEX
 from tfsteps.systems.trainjob.overrides import overridden
-from tfsteps.systems.trainjob.runtimes import runtimes
-from tfsteps.systems.trainjob.trainjob import TrainJob
+from tfsteps.systems.trainjob.trainjob import TrainJob, runtimes
 
 PLACES = OutputPaths(output="/o", model="/o/model", logs="/o/logs", base_dir=None)
 QUEUE = {"kueue.x-k8s.io/queue-name": "team"}
