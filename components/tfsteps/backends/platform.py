@@ -17,11 +17,10 @@ import msgspec
 
 from tfsteps.backends.base import NO_LABELS, EventFolder, LogLine, LogOptions, Section
 from tfsteps.backends.find import FoundRun, JobT, Selection, run_among
-from tfsteps.backends.launchers import recorded_launcher
 from tfsteps.backends.local import tensorboard as local_tensorboard
 from tfsteps.backends.log_printer import LogPrinter
 from tfsteps.backends.place import Place
-from tfsteps.backends.records import Record, record_of, recorded_job, reports_of
+from tfsteps.backends.records import Record, record_of, recorded_job, recorded_launcher, reports_of
 from tfsteps.backends.waiting import GONE_SECONDS, POLL_SECONDS
 from tfsteps.backends.whole_runs import pause_run
 from tfsteps.console.errors import CommandError

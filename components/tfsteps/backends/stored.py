@@ -16,7 +16,7 @@ from tfsteps.backends.kubernetes.backend import ClusterBackend
 from tfsteps.backends.local import log as local_log
 from tfsteps.backends.local import tensorboard as local_tensorboard
 from tfsteps.backends.local.backend import LocalBackend
-from tfsteps.backends.local.job import LocalAttempt
+from tfsteps.backends.local.log import LocalAttempt
 from tfsteps.backends.place import Place
 from tfsteps.backends.records import Record, reports_of
 from tfsteps.console.errors import CommandError

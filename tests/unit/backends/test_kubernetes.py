@@ -205,7 +205,7 @@ def of_workflow(name, run, created, **more):
 
 @pytest.mark.parametrize("command", ["show", "logs", "stop", "debug", "pause", "runs"])
 def test_a_workflows_name_stands_for_its_run(server, command, monkeypatch):
-    monkeypatch.setattr("tfsteps.backends.kubernetes.pause._HINT_SECONDS", 0)
+    monkeypatch.setattr("tfsteps.backends.kubernetes.backend._HINT_SECONDS", 0)
     server.there.jobs += [of_workflow("nightly-x7k2p", "6d1f3d6e", 60), of_workflow("nightly-b4b4b", "0b9a5a3e", 61)]
     code, out, err = tfsteps(command, "nightly-x7k2p", *K)
     assert code == 0, err

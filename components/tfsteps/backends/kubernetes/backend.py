@@ -1,22 +1,28 @@
-"""Finds, follows, explains and stops jobs on a cluster through its API."""
+"""Finds, follows, explains, pauses and stops jobs on a cluster through its API."""
 
 import contextlib
+import datetime as dt
 import functools
 import pathlib
+import shlex
+import shutil
+import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NoReturn
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NoReturn
 
 from tfsteps.backends.base import NO_LABELS, EventFolder, LogOptions, Section
 from tfsteps.backends.find import FoundRun, Selection, run_among
-from tfsteps.backends.kubernetes import debug, graph, log, pause, shell, tensorboard
+from tfsteps.backends.kubernetes import graph, log, tensorboard
 from tfsteps.backends.kubernetes.pipelines import failed_pipelines
 from tfsteps.backends.place import Place
 from tfsteps.backends.records import Record, record_of, recorded_job, reports_of
+from tfsteps.backends.replica_names import replace_process, running_replica, some
 from tfsteps.backends.waiting import Changes, print_now, wait
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import warn
 from tfsteps.console.outputs import verdict
+from tfsteps.console.text import local_time
 from tfsteps.engines.registry import find_origin
 from tfsteps.kube import client
 from tfsteps.kube.backoff import COMMAND_PATIENCE_SECONDS
@@ -31,14 +37,20 @@ from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.runs.status import Status
 from tfsteps.systems import registry
 from tfsteps.systems.base import LaunchError
+from tfsteps.systems.kubernetes import dependents
 from tfsteps.systems.kubernetes.cleanup.retention import JOB
 from tfsteps.systems.kubernetes.follow.pods import Pod
 from tfsteps.systems.kubernetes.job_cluster import JobCluster
+from tfsteps.systems.kubernetes.preflight.references import QUEUE_LABEL
 from tfsteps.systems.kubernetes.query.runs import ClusterJob, ClusterRuns
 from tfsteps.systems.kubernetes.query.status import JobPod
+from tfsteps.systems.kubernetes.render.command_wrapper import has_code, shell_beside
 
 _TAIL_LINES = 400  # enough for a traceback of TensorFlow's
 _LOGS_READ = 8  # of failed replicas: the first one to fail is among the first that are listed as failed
+_EVENTS = 30  # the newest are the ones that matter
+_HINT_SECONDS = 40.0  # longer than the default grace period
+_RESUMABLE = {State.SUSPENDED, State.QUEUED}
 
 
 @contextlib.contextmanager
@@ -149,7 +161,7 @@ class ClusterBackend:
         return lines.printer.printed
 
     def shell(self, job: ClusterJob, replica: str | None, command: Sequence[str]) -> NoReturn:
-        shell.replace_by(job, replica, command, self._place)
+        replace_by_kubectl(job, replica, command, self._place)
 
     def stop(self, jobs: Sequence[ClusterJob], *, now: bool) -> None:
         """Delete the job objects, and wait until their pods are gone."""
@@ -165,7 +177,7 @@ class ClusterBackend:
             self._wait(job)
 
     def set_paused(self, jobs: Sequence[ClusterJob], selection: Selection, *, paused: bool) -> None:  # noqa: ARG002
-        pause.set_paused(self._runs, jobs, self._place, paused=paused)
+        set_paused(self._runs, jobs, self._place, paused=paused)
 
     def tensorboard(self, jobs: Sequence[ClusterJob], port: int) -> contextlib.AbstractContextManager[str]:
         if len(jobs) == 1 and (link := jobs[0].kind.tensorboard_link(jobs[0].item)):
@@ -178,10 +190,10 @@ class ClusterBackend:
         return tensorboard.opened(self._runs.api, request, port)
 
     def sections(self, job: ClusterJob) -> Iterator[Section]:
-        return debug.sections(self._runs, job)
+        return debug_sections(self._runs, job)
 
     def commands(self, job: ClusterJob) -> list[str]:
-        return debug.commands(job, self._place)
+        return debug_commands(job, self._place)
 
     def _wait(self, job: ClusterJob) -> None:
         def waiting_for() -> str:
@@ -218,3 +230,150 @@ def _failure(job_pod: JobPod) -> Pod | None:
 def _failed_at(job_pod: JobPod) -> float:
     failure = _failure(job_pod)
     return (failure and failure.finished) or job_pod.created
+
+
+def debug_sections(runs: ClusterRuns, job: ClusterJob) -> Iterator[Section]:
+    """Yield the conditions of the job object, the pods that wait, and the newest events."""
+    conditions = job.item.get("status", {}).get("conditions") or []
+    rows = [(condition.get("lastTransitionTime", ""), condition) for condition in conditions]
+    yield "conditions", [[_local(at), f"{item['type']}={item['status']}", *_why(item)] for at, item in rows]
+    waiting = [job_pod for job_pod in job.pods if job_pod.pod.state is ReplicaState.PENDING and job_pod.pod.message]
+    yield "waiting", [[str(job_pod.replica), job_pod.pod.reason, job_pod.pod.message] for job_pod in waiting]
+    events = runs.events(job)[-_EVENTS:]
+    yield "events", [[_local(at), event["type"], _object(event), *_why(event)] for at, event in events]
+
+
+def debug_commands(job: ClusterJob, place: Place) -> list[str]:
+    """Return a shell in a replica that runs, or what is known of one that does not; and what is known of the job."""
+    status, container = job.status, job.kind.container
+    kubectl = functools.partial(place.kubectl, status.namespace)
+    running = [job_pod for job_pod in job.pods if job_pod.pod.state is ReplicaState.RUNNING]
+    lines = [kubectl("describe", job.kind.resource.plural, status.job)]
+    if running:
+        shell = shell_beside(job.kind.shell, code=has_code(running[0].item))
+        lines.insert(0, kubectl("exec", "-it", running[0].pod.name, "-c", container, "--", *shell))
+    elif job.pods:
+        lines.insert(0, kubectl("describe", "pod", job.pods[0].pod.name))
+    if restarted := [job_pod for job_pod in job.pods if job_pod.pod.restarts]:
+        lines.append(kubectl("logs", "--previous", restarted[0].pod.name, "-c", container))
+    follow = [] if status.state.terminal else ["--follow"]
+    return [*lines, shlex.join(["tfsteps", "logs", status.identity.run, *follow]) + place.options]
+
+
+def _why(item: Mapping[str, Any]) -> tuple[str, str]:
+    return item.get("reason") or "", item.get("message") or ""
+
+
+def _object(event: Mapping[str, Any]) -> str:
+    about, count = event["involvedObject"], event.get("count") or 1
+    return f"{about['kind'].lower()}/{about['name']}" + (f" (x{count})" if count > 1 else "")
+
+
+def _local(stamp: str) -> str:
+    return local_time(dt.datetime.fromisoformat(stamp).timestamp()) if stamp else ""
+
+
+def replace_by_kubectl(job: ClusterJob, replica: str | None, command: Sequence[str], place: Place) -> NoReturn:
+    """Replace this process by `kubectl exec`: it has the protocol, and the user's log-in plugins.
+
+    Raises:
+        CommandError: There is no such replica, it does not run, or kubectl is missing.
+    """
+    name, _, container = (replica or "").partition("/")
+    running = running_replica(job.status, name or None)
+    pods = [item for item in job.pods if str(item.replica) == running.name]
+    job_pod = next((item for item in reversed(pods) if item.pod.state is ReplicaState.RUNNING), None)
+    if job_pod is None:  # its operator counts one as running that is being replaced
+        raise CommandError(f"{running.name} has no running pod now; try again, or choose another replica")
+    pod = job_pod.pod
+    containers = [item.name for item in pod.containers if item.name and not item.ended]
+    if container and container not in containers:
+        there = some(containers) or "none"
+        raise CommandError(
+            f"{running.name} has no running container {container!r} beside its program; there is {there}"
+        )
+    code = has_code(job_pod.item)
+    shell = ("sh",) if container else shell_beside(job.kind.shell, code=code)
+    if command:
+        shell = command if len(shell) == 1 else (*shell, shell[0], *command)
+    terminal = "-it" if sys.stdin.isatty() and sys.stdout.isatty() else "-i"
+    words = (terminal, pod.name, "-c", container or job.kind.container, "--", *shell)
+    if shutil.which("kubectl") is None:
+        line = place.kubectl(job.status.namespace, "exec", *words)
+        raise CommandError(f"kubectl is not installed, or not in PATH; install it, then run this again, or: {line}")
+    replace_process(place.kubectl_words(job.status.namespace, "exec", *words))
+
+
+def set_paused(runs: ClusterRuns, jobs: Sequence[ClusterJob], place: Place, *, paused: bool) -> None:
+    """Pause or resume those of a run's jobs that can be. Errors are raised before anything is changed.
+
+    Raises:
+        CommandError: None can be.
+        DemoError: One is a demo.
+    """
+    for job in jobs:
+        job.check_changeable()
+    problems = {job.status.uid: next(_problems(job, paused=paused), "") for job in jobs}
+    able = [job for job in jobs if not problems[job.status.uid]]
+    refusals = [f"task {job.status.identity.task} {why}" for job in jobs if (why := problems[job.status.uid])]
+    if not able:
+        raise CommandError(f"run {jobs[0].status.identity.run}: {'; '.join(refusals)}")
+    if not paused:
+        for job in able:
+            _wait_until_deleted(runs, job)
+    for job in able:  # before anything is printed: standard output may be closed
+        patches = job.kind.pause(job.item, paused=paused)
+        dependents.apply(runs.api, patches, job.status.namespace, job.status.uid)
+    for refusal in refusals:
+        print_now(refusal)
+    for job in able:
+        if paused:
+            _wait_until_paused(runs, job)
+        print(_done(job, place, paused=paused))
+
+
+def _problems(job: ClusterJob, *, paused: bool) -> Iterator[str]:
+    """Yield why a job cannot be paused or resumed, as what comes after `task NAME `; nothing = it can."""
+    state, run = job.status.state, job.status.identity.run
+    if state.terminal:
+        yield f"has ended: {verdict(job.status)}"
+    if queue := (job.item["metadata"].get("labels") or {}).get(QUEUE_LABEL):
+        yield f"is controlled by its queue {queue}, which would revert the change; `tfsteps stop {run}` ends it"
+    if paused and state is State.SUSPENDED:
+        yield "is paused already"
+    if not paused and state not in _RESUMABLE:
+        yield f"is not paused: it is {state}"
+    if not job.kind.pause(job.item, paused=paused):
+        again = f"`tfsteps stop {run}` ends it, and `tfsteps run --run-id {run}` makes another attempt"
+        yield f"cannot be paused: {job.kind.operator} has nothing for it; {again}"
+
+
+def _wait_until_paused(runs: ClusterRuns, job: ClusterJob) -> None:
+    """Wait until no pod of a job runs or is being deleted; those that had ended before may stay."""
+    hint = f"still waiting; is {job.kind.operator} running? Ctrl-C ends the wait alone"
+    _wait(runs, job, "pausing", hint, lambda pod: pod.deleting or not pod.ended)
+
+
+def _wait_until_deleted(runs: ClusterRuns, job: ClusterJob) -> None:
+    """Wait for pods that are being deleted: an operator may take one for a replica that failed after the resume."""
+    hint = "still waiting; is the node of these pods ready? Ctrl-C ends the wait, and the job stays paused"
+    _wait(runs, job, "resuming", hint, lambda pod: pod.deleting)
+
+
+def _wait(runs: ClusterRuns, job: ClusterJob, doing: str, hint: str, stays: Callable[[Pod], bool]) -> None:
+    """Wait until no pod of a job is left for which `stays` returns True, and print the names of its replicas."""
+
+    def waiting_for() -> str:
+        pods = ", ".join(str(job_pod.replica) for job_pod in runs.left(job) if stays(job_pod.pod))
+        return pods and f"{doing} {job.status.identity.task}: waiting for {pods}"
+
+    wait(waiting_for, print_now, hint, _HINT_SECONDS)
+
+
+def _done(job: ClusterJob, place: Place, *, paused: bool) -> str:
+    identity = job.status.identity
+    if paused:
+        resume = f"`tfsteps resume {identity.run} --task {identity.task}{place.options}`"
+        return f"{identity.task} is paused; {resume} starts it again"
+    show = f"`tfsteps show {identity.run}{place.options}`"
+    return f"{identity.task} is resumed; {show} tells when its replicas have started"

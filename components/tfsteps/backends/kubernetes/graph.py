@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from tfsteps.backends.launchers import recorded_launcher
 from tfsteps.backends.pipeline_link import pipeline_links
+from tfsteps.backends.records import recorded_launcher
 from tfsteps.engines import registry
 from tfsteps.engines.engine_objects import EngineObjects, Step
 from tfsteps.kube.client import Api

@@ -1,11 +1,13 @@
-"""Pipelines on a cluster that failed without a job, or whose jobs are gone: by the pods of their launchers."""
+"""Pipelines on a cluster: what started them, and those that failed without a job, or whose jobs are gone."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
+from tfsteps.console.messages import warn
 from tfsteps.engines import registry
 from tfsteps.engines.engine_objects import EngineObjects
+from tfsteps.engines.registry import engine_objects
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.resource import PODS
@@ -20,6 +22,7 @@ from tfsteps.systems.kubernetes.times import by_age
 
 _LAUNCHERS = {"train", "launch"}
 _Item = Mapping[str, Any]
+UNKNOWN = "unknown"
 
 
 def failed_pipelines(api: Api, namespace: str, jobs: Iterable[ClusterJob]) -> list[PipelineRecord]:
@@ -83,3 +86,23 @@ def _last_words(pods: Iterable[_Item], failed: Node) -> str:
         if container["name"] == "main" and (text := str(ended.get("message") or "").strip()):
             return text.splitlines()[-1]
     return failed.message
+
+
+def triggers(api: Api, namespace: str) -> dict[str, str]:
+    """Return manual, scheduled or `UNKNOWN` by the name of a run's object; what was not found is not known either.
+
+    Args:
+        api: The cluster.
+        namespace: Where to look; empty = everywhere. Runs of one name that differ are not known.
+    """
+    found: dict[str, set[str]] = {}
+    for objects in engine_objects():
+        try:
+            for item in api.iterate(objects.resource, namespace):
+                found.setdefault(item["metadata"]["name"], set()).add(objects.trigger_of(item) or UNKNOWN)
+        except ApiError as error:
+            if error.status not in (403, 404):
+                raise
+            if error.status == 403:
+                warn(f"what started the runs is not known, without the permission to list {objects.resource.plural}")
+    return {name: values.pop() if len(values) == 1 else UNKNOWN for name, values in found.items()}

@@ -14,12 +14,11 @@ import msgspec
 from tfsteps.answer import Answer
 from tfsteps.backends.base import NO_LABELS, EventFolder, LogOptions, Section
 from tfsteps.backends.find import LATEST, FoundRun, KnownRun, Selection, match_id, match_run
-from tfsteps.backends.launchers import of_record, recorded_launcher
 from tfsteps.backends.local import log as local_log
 from tfsteps.backends.local import shell as local_shell
 from tfsteps.backends.local import tensorboard as local_tensorboard
-from tfsteps.backends.local.job import LocalAttempt
-from tfsteps.backends.records import Record, recorded_job, reports_of
+from tfsteps.backends.local.log import LocalAttempt
+from tfsteps.backends.records import Record, pipeline_node, recorded_job, recorded_launcher, reports_of
 from tfsteps.backends.waiting import POLL_SECONDS, Changes, wait
 from tfsteps.backends.whole_runs import pause_run
 from tfsteps.console.errors import CommandError
@@ -143,7 +142,7 @@ class LocalBackend:
         whole = FoundRun(run, self.jobs(run), PipelineRecord.read(run))
         running = bool(names) and AttemptFolder(store.pipeline_folder(run)).alive().yes
         return Surroundings(
-            pipelines=[of_record(whole.pipeline, whole.steps)]
+            pipelines=[pipeline_node(whole.pipeline, whole.steps)]
             if whole.pipeline
             else [
                 Node(kind=NodeKind.PIPELINE, name=name, state="running" if running else "") for name in sorted(names)

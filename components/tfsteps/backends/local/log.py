@@ -1,4 +1,4 @@
-"""The saved log lines of attempts on this machine."""
+"""The jobs that launchers on this machine record, and the saved log lines of their attempts."""
 
 import bisect
 import contextlib
@@ -6,17 +6,18 @@ import itertools
 import pathlib
 import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
+import msgspec
+
+from tfsteps.answer import Answer
 from tfsteps.backends.base import LogLine, LogOptions
 from tfsteps.backends.log_printer import LogPrinter
+from tfsteps.runs.demo import Mark, read
 from tfsteps.runs.log_file import stamp
 from tfsteps.runs.log_segments import GAP, NOT_SAVED, LogReader
 from tfsteps.runs.pipeline_record import PipelineRecord, StepRecord
 from tfsteps.runs.status import Status
-
-if TYPE_CHECKING:
-    from tfsteps.backends.local.job import LocalAttempt
+from tfsteps.runs.store import AttemptFolder
 
 _FOREIGN_SECONDS = 1.0  # a cluster tells the end of a container in whole seconds, rounded down
 
@@ -115,3 +116,33 @@ class _Incarnations:
                 before = replica.incarnations[:-1]
                 ends = [stamp((incarnation.ended or incarnation.started) + more).decode() for incarnation in before]
                 self._known[replica.name] = ends, [incarnation.number for incarnation in replica.incarnations]
+
+
+class LocalAttempt(msgspec.Struct, frozen=True):
+    """One attempt, as it was when it was looked at.
+
+    Attributes:
+        attempt: Its folder.
+        alive: Whether its launcher was alive, just before the status was read.
+        status: Its status.
+    """
+
+    attempt: AttemptFolder
+    alive: Answer
+    status: Status
+
+    @property
+    def running(self) -> bool:
+        """Whether its launcher was certainly alive."""
+        return self.alive.yes
+
+    @property
+    def workflow(self) -> str:
+        return ""
+
+    @property
+    def demo(self) -> Mark | None:
+        try:
+            return read(self.attempt.folder.parents[1])
+        except OSError:  # it may be one: no command changes it
+            return Mark()

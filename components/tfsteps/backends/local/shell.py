@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
-from tfsteps.backends.replace_process import replace_process
-from tfsteps.backends.replica_names import named_replica
+from tfsteps.backends.replica_names import named_replica, replace_process
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say
 from tfsteps.json_errors import NOT_READABLE
@@ -20,7 +19,7 @@ from tfsteps.runs.status import ReplicaStatus, Status
 from tfsteps.spec import TrainingJob
 
 if TYPE_CHECKING:
-    from tfsteps.backends.local.job import LocalAttempt
+    from tfsteps.backends.local.log import LocalAttempt
 
 _MOMENT_SECONDS = 1.0  # for what a replica that has just been started still lacks
 

@@ -10,7 +10,7 @@ import typer
 
 from tfsteps.backends.find import LATEST, KnownRun, Selection, match_id
 from tfsteps.backends.local.backend import LocalBackend, known_runs
-from tfsteps.backends.local.job import LocalAttempt
+from tfsteps.backends.local.log import LocalAttempt
 from tfsteps.backends.open import located, open_backend
 from tfsteps.backends.place import Place
 from tfsteps.cli.commands import rm

@@ -9,7 +9,7 @@ from tests.unit.cli.jobs_on_cluster import JOB, kubeconfig, pod_of, tfjob
 from tests.unit.cli.statuses import saved
 from tests.wire.scripted import Answer, refusal
 from tfsteps.backends import waiting
-from tfsteps.backends.kubernetes import pause as kubernetes_pause
+from tfsteps.backends.kubernetes import backend as kubernetes_pause
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.systems import registry
 from tfsteps.systems.kubeflow.tfjob import TFJob
