@@ -9,7 +9,7 @@ import pathlib
 import sys
 from collections.abc import Callable, Sequence
 
-from tfsteps.engines.argo.argument import ARGUMENT
+from tfsteps.engines.argo import ARGUMENT
 from tfsteps.engines.argo.interface import Input, Interface, Kind, Output
 from tfsteps.engines.argo.task import FOLDER, ArgoTask
 from tfsteps.engines.base import Artifact, StepTask

@@ -10,7 +10,7 @@ import pytest
 from tests.argo.fields import merged, table
 from tests.cluster.build import module_folder
 from tests.cluster.platforms import PLATFORMS
-from tfsteps.engines.argo.schema import FILE
+from tfsteps.engines.argo.lint import FILE
 
 pytestmark = pytest.mark.cluster  # needs Go and Argo's module, as the cluster does
 

@@ -13,7 +13,7 @@ from tests.wire.test_submit_argo import merged
 from tfsteps import spec
 from tfsteps.backends import waiting
 from tfsteps.cli import app
-from tfsteps.engines.argo import manual_runs
+from tfsteps.engines.argo import submit
 from tfsteps.kube import access
 from tfsteps.kube.client import Api
 from tfsteps.runs.demo import DEMO, PICTURE, DemoError
@@ -137,7 +137,7 @@ class Cluster:
 
 @pytest.fixture
 def cluster(tmp_path, monkeypatch):
-    monkeypatch.setattr(manual_runs, "_POLL_SECONDS", 0.0)
+    monkeypatch.setattr(submit, "_POLL_SECONDS", 0.0)
     monkeypatch.setattr(waiting, "POLL_SECONDS", 0.0)
     monkeypatch.delenv("KF_PIPELINES_ENDPOINT", raising=False)
     there = Cluster()

@@ -9,8 +9,8 @@ from tests.unit.cli.jobs_on_cluster import kubeconfig, pod_of, tfjob
 from tests.unit.janitor.api_server import FakeApiServer
 from tests.unit.janitor.test_untrusted_objects import FLOWS, JOBS, OWNER, PODS, job, launcher, pod, workflow
 from tests.wire.scripted import Answer, refusal, serve
-from tfsteps.engines.argo import template
 from tfsteps.engines.argo.interface import interfaces
+from tfsteps.engines.argo.step import container_template
 from tfsteps.kube.client import Api
 from tfsteps.runs.events import ReplicaName
 from tfsteps.runs.identity import MANAGED_BY, Identity
@@ -59,7 +59,7 @@ def test_the_pod_of_a_notebook_is_not_labelled():
 
 def test_neither_a_launcher_nor_a_template_has_the_label_that_selects_jobs():
     for interface in interfaces().values():
-        labels = template.container(interface).labels
+        labels = container_template(interface).labels
         assert labels["tfsteps.dev/run-id"] == "{{workflow.uid}}"
         assert MANAGED_BY.keys().isdisjoint(labels)
     assert MANAGED_BY.keys().isdisjoint(ADDED)

@@ -6,7 +6,7 @@ import yaml
 from tests.unit.cli.command import refused, tfsteps
 from tests.unit.cli.jobs_on_cluster import tfjob, write_kubeconfig
 from tests.wire.scripted import Answer, refusal, serve
-from tfsteps.engines.argo import manual_runs
+from tfsteps.engines.argo import submit
 
 MANUAL = {"tfsteps.dev/trigger": "manual", "tfsteps.dev/pipeline": "nightly"}
 OWNER = {"apiVersion": "v1", "kind": "x", "name": "x", "uid": "x"}
@@ -67,7 +67,7 @@ class Cluster:
 @pytest.fixture
 def cluster(tmp_path, monkeypatch):
     there = Cluster()
-    monkeypatch.setattr(manual_runs, "_POLL_SECONDS", 0.0)
+    monkeypatch.setattr(submit, "_POLL_SECONDS", 0.0)
     with serve(there) as server:
         write_kubeconfig(tmp_path / "kubeconfig", server, monkeypatch)
         yield there
@@ -102,7 +102,7 @@ def test_nothing_is_removed_for_what_the_cluster_refuses(cluster, workflow):
 
 
 def test_nothing_is_submitted_beside_a_run_that_is_not_gone(cluster, workflow, monkeypatch):
-    monkeypatch.setattr(manual_runs, "_GONE_SECONDS", 0.0)
+    monkeypatch.setattr(submit, "_GONE_SECONDS", 0.0)
     cluster.stays = True
     code, out, err = tfsteps("submit", workflow, "--replace")
     assert (code, out, "create True" in cluster.changes) == (13, "", False)

@@ -8,7 +8,7 @@ import tfsteps
 PACKAGE = pathlib.Path(tfsteps.__file__).parent
 MODULES = {path.relative_to(PACKAGE).as_posix(): path.read_text("utf-8") for path in sorted(PACKAGE.rglob("*.py"))}
 DELETING = {  # by module, what keeps it from deleting or changing a demo
-    "engines/argo/manual_runs.py": "list_demos",
+    "engines/argo/submit.py": "list_demos",
     "engines/argo/objects.py": "check_changeable",
     "engines/argo/rule_runs.py": "list_demos",
     "engines/argo/schedules.py": "list_demos",

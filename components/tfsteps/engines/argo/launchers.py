@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tfsteps.engines.argo.argument import ARGUMENT
+from tfsteps.engines.argo import ARGUMENT
 from tfsteps.engines.argo.inputs import UNKNOWN
 from tfsteps.engines.argo.interface import Interface, interfaces
 from tfsteps.engines.argo.task import NODE_NAME

@@ -1,14 +1,18 @@
 """Finds, in an Argo manifest, what Argo refuses, drops without a message, or fails at run time."""
 
+import functools
+import pathlib
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import msgspec
+
 from tfsteps.engines.argo import launchers
-from tfsteps.engines.argo.cron import cron_problem, zone_problem
 from tfsteps.engines.argo.references import Workflow
-from tfsteps.engines.argo.schema import kinds, violations
-from tfsteps.spec.problems import shown
+from tfsteps.spec.problems import Path, dotted, shown
 from tfsteps.spec.spelling import nearest
+from tfsteps.text import timezones
 from tfsteps.yaml_reader import documents
 
 API = "argoproj.io/"
@@ -21,6 +25,31 @@ _GC = ("OnPodCompletion", "OnPodSuccess", "OnWorkflowCompletion", "OnWorkflowSuc
 _CRON_NAME = 52  # characters: Argo appends the time to it
 
 _Node = Mapping[str, Any]
+_WORDS = {"@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"}
+_EVERY = re.compile(r"@every (\d+(\.\d+)?(ns|us|µs|ms|s|m|h))+")
+_ZONE = re.compile(r"(?:CRON_)?TZ=(\S+) ")
+_OF_CONTROLLER = {"", "Local", "UTC"}  # Go supports these without zone data
+_MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+_LENGTHS = [31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]  # days of each month, at most
+_DAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
+_FIELDS: list[tuple[str, int, int, list[str]]] = [
+    ("minute", 0, 59, []),
+    ("hour", 0, 23, []),
+    ("day of month", 1, 31, []),
+    ("month", 1, 12, _MONTHS),
+    ("day of week", 0, 6, _DAYS),
+]
+FILE = pathlib.Path(__file__).with_name("fields.json")
+"""Made from the JSON schemas of Argo Workflows 3.7.3 to 4.1.2 by tests/argo/fields.py, which describes its format."""
+
+_PLAIN: Mapping[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "scalar": (str, int, float, bool),
+    "any": (object,),
+}
 
 
 def lint_messages(compiled: str) -> list[str]:
@@ -173,3 +202,108 @@ def _choices(node: Any, path: str) -> Iterator[str]:
         if allowed and isinstance(value, str) and value not in allowed:
             yield f"{path}.{key}: {shown(value)} is not one of {', '.join(allowed)}"
         yield from _choices(value, f"{path}.{key}")
+
+
+def cron_problem(schedule: str) -> str:
+    """Return what is wrong with a schedule, as a phrase that follows it; empty = nothing."""
+    if (zone := _ZONE.match(schedule)) and (problem := zone_problem(zone[1])):
+        return f"names a time zone that {problem}"
+    text = _ZONE.sub("", schedule, count=1)
+    if text.startswith("@"):
+        known = text in _WORDS or _EVERY.fullmatch(text)
+        return "" if known else f"is not one of {', '.join(sorted(_WORDS))} and @every with a duration"
+    fields = text.split()
+    if len(fields) != len(_FIELDS):
+        return f"has {len(fields)} fields; Argo expects 5: minute, hour, day of month, month, day of week"
+    values: list[set[int]] = []
+    for field, (name, low, high, names) in zip(fields, _FIELDS, strict=True):
+        values.append(set())
+        for part in field.split(","):
+            if not (fires := _part(part, low, high, names)):
+                return f"has no {name} from {low} to {high} in {part!r}"
+            values[-1].update(fires)
+    _, _, days, months, _ = values
+    if fields[-1][0] in "*?" and min(days) > max(_LENGTHS[month - 1] for month in months):
+        return "never fires: there is no such day"
+    return ""
+
+
+def zone_problem(name: str) -> str:
+    """Return what is wrong with a time zone, as a phrase that follows it; empty = nothing."""
+    fix = "" if name in _OF_CONTROLLER else timezones.fix(name)
+    return f"{timezones.WRONG}, so nothing is ever started. {fix}" if fix else ""
+
+
+def _part(part: str, low: int, high: int, names: list[str]) -> range:
+    """Return the values of `*`, `a`, `a-b`, each optionally with `/step`; empty = others than `low` to `high`."""
+    whole, slash, step = part.partition("/")
+    if slash and not (step.isascii() and step.isdigit() and int(step)):
+        return range(0)
+    numbers = [low, high] if whole in {"*", "?"} else [_number(end, low, names) for end in whole.split("-")]
+    ends = [end for end in numbers if end is not None and low <= end <= high]
+    if len(ends) != len(numbers) or len(ends) > 2 or ends != sorted(ends):
+        return range(0)
+    last = high if slash and len(ends) == 1 else ends[-1]
+    return range(ends[0], last + 1, int(step) if slash else 1)
+
+
+def _number(text: str, low: int, names: list[str]) -> int | None:
+    if text.lower() in names:
+        return names.index(text.lower()) + low
+    return int(text) if text.isascii() and text.isdigit() else None
+
+
+@functools.cache
+def _types() -> dict[str, dict[str, str]]:
+    return msgspec.json.decode(FILE.read_bytes(), type=dict[str, dict[str, str]])
+
+
+def kinds() -> list[str]:
+    """Return the kinds of manifest in the table."""
+    return [name for name, fields in _types().items() if "kind" in fields and "metadata!" in fields]
+
+
+def violations(manifest: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a sentence for each unknown field, missing field, and field of another type of a manifest."""
+    yield from _object(manifest, _types()[manifest["kind"]], ())
+
+
+def _value(value: Any, kind: str, path: Path) -> Iterator[str]:
+    match kind[0], value:
+        case _, None:
+            return
+        case "[", list():
+            for i, item in enumerate(value):
+                yield from _value(item, kind[1:-1], (*path, i))
+        case "{", dict():
+            for key, item in value.items():
+                yield from _value(item, kind[1:-1], (*path, key))
+        case _, dict() if kind in _types():
+            yield from _object(value, _types()[kind], path)
+        case _ if not _is_plain(value, kind):
+            yield f"{dotted(path)}: {shown(value)} is not {_type_name(kind)}"
+
+
+def _is_plain(value: Any, kind: str) -> bool:
+    whole_or_not = kind in {"integer", "number"}
+    return isinstance(value, _PLAIN.get(kind, ())) and not (isinstance(value, bool) and whole_or_not)
+
+
+def _object(value: Mapping[str, Any], fields: Mapping[str, str], path: Path) -> Iterator[str]:
+    for key, item in value.items():
+        if kind := fields.get(key) or fields.get(f"{key}!"):
+            yield from _value(item, kind, (*path, key))
+        else:
+            yield f"{dotted((*path, key))}: Argo has no such field{_suggestion(str(key), fields)}"
+    for key in fields:
+        if key.endswith("!") and value.get(key[:-1]) is None and path[-1:] != ("templateDefaults",):
+            yield f"{dotted((*path, key[:-1]))}: it is missing"
+
+
+def _suggestion(key: str, fields: Mapping[str, str]) -> str:
+    guess = nearest(key, [field.rstrip("!") for field in fields])
+    return f"; did you mean {guess}?" if guess else ""
+
+
+def _type_name(kind: str) -> str:
+    return {"[": "a list", "{": "a mapping"}.get(kind[0], f"of type {kind}" if kind in _PLAIN else "a mapping")

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tfsteps.engines.argo.argument import ARGUMENT
+from tfsteps.engines.argo import ARGUMENT
 from tfsteps.engines.plugin import EnginePlugin, StepCommand, constant, deferred
 
 

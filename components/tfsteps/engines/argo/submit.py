@@ -3,18 +3,17 @@
 import copy
 import functools
 import shlex
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import yaml
 
 from tfsteps.console.errors import CommandError
-from tfsteps.console.messages import warn
+from tfsteps.console.messages import say, warn
 from tfsteps.engines.argo import lint, objects
-from tfsteps.engines.argo.manual_runs import clear_manual
-from tfsteps.engines.argo.pod_references import pod_references
-from tfsteps.engines.argo.retention import NO_SETTINGS, retained, runs_settings
-from tfsteps.engines.argo.workflow import WORKFLOWS
+from tfsteps.engines.argo.authoring import pod_references
+from tfsteps.engines.argo.workflow import WORKFLOWS, trigger_of
 from tfsteps.engines.compiled import Compiled, LintError
 from tfsteps.engines.missing_objects import missing
 from tfsteps.engines.step_jobs import check_settings
@@ -24,16 +23,22 @@ from tfsteps.kube.client import Api
 from tfsteps.kube.credentials import AccessError
 from tfsteps.kube.errors import ApiError
 from tfsteps.launcher.exit_codes import ExitCode
-from tfsteps.runs.demo import mark_of, without_mark
+from tfsteps.runs.demo import DemoError, mark_of, without_mark
 from tfsteps.runs.identity import MANUAL, PIPELINE, SCHEDULED, TRIGGER, label_value
 from tfsteps.schedule import Schedule, argo, cronjob, janitor, submitter
 from tfsteps.schedule.fires import fire_times as schedule_times
+from tfsteps.settings.find import Found
 from tfsteps.settings.types import RunSettings
 from tfsteps.spec import SpecError
 from tfsteps.systems import registry
+from tfsteps.systems.kubernetes.cleanup.clear import RunObjects
+from tfsteps.systems.kubernetes.cleanup.demos import list_demos, runs_of
 from tfsteps.systems.kubernetes.job_cluster import JobCluster
 
 _TEMPLATES = {"WorkflowTemplate", "ClusterWorkflowTemplate"}
+NO_SETTINGS = RunSettings()
+_POD_GC = {"success": "OnPodSuccess", "completion": "OnPodCompletion"}
+_GONE_SECONDS, _POLL_SECONDS = 180.0, 0.5
 
 
 def submit(submission: Submission) -> int:
@@ -243,3 +248,82 @@ def _set_arguments(spec: dict[str, Any], values: dict[str, str]) -> None:
             known[name].pop("valueFrom", None)
         else:
             arguments["parameters"].append({"name": name, "value": value})
+
+
+def runs_settings(found: Found, namespace: str, manifest: Mapping[str, Any]) -> RunSettings:
+    """Return what the settings say of runs in a namespace; nothing if they may not be read.
+
+    A warning says so, unless the Workflow or CronWorkflow sets all that the settings could.
+    """
+    spec = manifest["spec"].get("workflowSpec", manifest["spec"])
+    if found.warning and not {"ttlStrategy", "podGC"} <= spec.keys():
+        warn(f"the Workflow gets no ttlStrategy and podGC by the platform settings: {found.warning}")
+    layers = [layer.runs for _, layer in found.settings.layers(namespace)] if found.settings else []
+    values = {
+        field: next((value for layer in reversed(layers) if (value := getattr(layer, field)) is not None), None)
+        for field in RunSettings.__struct_fields__
+    }
+    return RunSettings(**values)
+
+
+def retained(manifest: Mapping[str, Any], runs: RunSettings) -> dict[str, Any]:
+    """Return a Workflow or CronWorkflow with `ttlStrategy` and `podGC`, unless it has them."""
+    inside = ("spec",) if manifest["kind"] == "Workflow" else ("spec", "workflowSpec")
+    times = {"secondsAfterSuccess": runs.keep_succeeded, "secondsAfterFailure": runs.keep_failed}
+    ttl = {field: round(seconds) for field, seconds in times.items() if seconds is not None}
+    added = {"ttlStrategy": ttl, "podGC": {"strategy": _POD_GC[runs.delete_pods]} if runs.delete_pods else {}}
+
+    def with_added(value: Mapping[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
+        if path:
+            return {**value, path[0]: with_added(value[path[0]], path[1:])}
+        return {**{field: part for field, part in added.items() if part}, **value}
+
+    return with_added(manifest, inside)
+
+
+def clear_manual(api: Api, namespace: str, labels: Mapping[str, str], *, dry_run: bool = False) -> None:
+    """Remove the manual runs of the pipeline that `labels` name, with their jobs, and wait until they are gone.
+
+    A dry run only says which.
+
+    Raises:
+        CommandError: They are not gone in time; nothing is to be submitted then.
+        DemoError: One of them, or of their jobs, is a demo; nothing was removed.
+        ApiError: The cluster refuses it.
+    """
+    selector = f"{TRIGGER}={MANUAL},{PIPELINE}={labels[PIPELINE]}"
+    items = [item for item in api.iterate(WORKFLOWS, namespace, labelSelector=selector) if trigger_of(item) == MANUAL]
+    runs = {item["metadata"]["name"]: item["metadata"]["uid"] for item in items}
+    if runs:  # before anything is removed
+        resources = [WORKFLOWS, *(kind.resource for kind in registry.kinds())]
+        for resource, item in list_demos(api, namespace, dict.fromkeys(resources)):
+            if {uid for _, uid in runs_of(item)} & {*runs.values()}:
+                raise DemoError(resource, item["metadata"])
+    if dry_run:
+        for name in runs:
+            say(f"would remove the manual run {name}")
+        return
+    for name, uid in runs.items():
+        say(f"removing the manual run {name}")
+        api.delete(WORKFLOWS, namespace, name, uid)
+    give_up = time.monotonic() + _GONE_SECONDS
+    while left := [name for name, uid in runs.items() if not _gone(api, namespace, name, uid)]:
+        if time.monotonic() > give_up:
+            raise CommandError(
+                f"nothing was submitted: {', '.join(left)} in {namespace} is still being deleted; see its finalizers "
+                "with kubectl, and retry",
+                ExitCode.PLATFORM,
+            )
+        time.sleep(_POLL_SECONDS)
+
+
+def _gone(api: Api, namespace: str, name: str, uid: str) -> bool:
+    """Tell whether a Workflow and all that its run launched are gone; delete what has no owner."""
+    if not api.gone(WORKFLOWS, namespace, name, uid):
+        return False
+    launched = RunObjects(api, registry.kinds(), namespace, uid)
+    items = launched.list()
+    for item in items:
+        if not item.deleting:
+            launched.delete(item)
+    return not items

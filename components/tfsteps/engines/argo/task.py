@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from tfsteps.engines.argo.argument import ARGUMENT
+from tfsteps.engines.argo import ARGUMENT
 from tfsteps.engines.argo.interface import BadValueError, Input, Interface, interfaces
 from tfsteps.engines.argo.node_names import pipeline_name, step_name
 from tfsteps.json_errors import NOT_READABLE

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from tfsteps.engines.argo.pending_waits import PROGRAM, Wait
+from tfsteps.engines.argo.pipeline import PROGRAM, Wait
 from tfsteps.json_errors import NOT_READABLE
 
 _DRIVER = "-driver"

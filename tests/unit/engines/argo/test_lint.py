@@ -9,8 +9,7 @@ import yaml
 
 from tests.unit.engines.argo.manifest import arguments
 from tests.unit.engines.argo.manifest import changed as changed_in
-from tfsteps.engines.argo.cron import cron_problem
-from tfsteps.engines.argo.lint import lint_messages, warnings
+from tfsteps.engines.argo.lint import cron_problem, lint_messages, warnings
 
 GOOD = """
 apiVersion: argoproj.io/v1alpha1

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tfsteps.engines.argo.pending_waits import awaited, find_wait
+from tfsteps.engines.argo.pipeline import awaited, find_wait
 
 WAIT = {"name": "wait", "container": {"command": ["python", "-m", "tfsteps.steps.wait.launcher"]}}
 LAUNCH = {"name": "launch", "container": {"command": ["python", "-m", "tfsteps.steps.launch.launcher"]}}

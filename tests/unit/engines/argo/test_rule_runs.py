@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.unit.engines.argo.schedule_cluster import CREATED, TEMPLATE, Cluster, Died, use_clock
 from tfsteps.engines.argo import rule_runs
-from tfsteps.engines.argo.manual_runs import clear_manual
+from tfsteps.engines.argo.submit import clear_manual
 from tfsteps.kube.errors import ApiError
 from tfsteps.schedule import from_plain, janitor, rules
 from tfsteps.schedule.types import utc

@@ -3,8 +3,7 @@
 import pytest
 
 from tfsteps.console.errors import CommandError
-from tfsteps.engines.argo.authoring import AUTHORING
-from tfsteps.engines.argo.tasks import pipeline_task, task_paths
+from tfsteps.engines.argo.authoring import AUTHORING, pipeline_task, task_paths
 from tfsteps.spec import SpecError
 
 RUN = "run-nightly-train"

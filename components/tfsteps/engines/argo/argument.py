@@ -1,3 +1,0 @@
-"""The first argument of a launcher in an Argo step."""
-
-ARGUMENT = "--argo"
