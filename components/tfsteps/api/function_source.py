@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 
 from tfsteps.console.errors import CommandError
+from tfsteps.spec.problems import shown
 
 RUN_OPTIONS = ("on", "system", "context", "namespace", "display")
 """Options of `ShippedFunction.run`, which no parameter of the function may be called."""
@@ -40,10 +41,11 @@ class FunctionError(CommandError):
 
 
 class Parameter(msgspec.Struct, frozen=True):
-    """A parameter: its type among int, float, str, bool, list and dict, and whether None may be its default."""
+    """A parameter: its type among int, float, str, bool, list and dict; whether it has no default, or None as such."""
 
     kind: type
     required: bool
+    default_none: bool
 
 
 class FunctionSource(msgspec.Struct, frozen=True):
@@ -78,7 +80,7 @@ def words(source: FunctionSource, values: Mapping[str, Any], *, references: bool
 
     Args:
         source: The function.
-        values: The parameters. None = the default of the function.
+        values: The parameters. None only where it is the default, for a replica gets text and JSON.
         references: Whether a value may be what a pipeline fills in later.
 
     Raises:
@@ -87,6 +89,11 @@ def words(source: FunctionSource, values: Mapping[str, Any], *, references: bool
     if unknown := [name for name in values if name not in source.parameters]:
         known = ", ".join(source.parameters) or "none"
         raise FunctionError(f"{source.name} has no parameter {unknown[0]!r}; it has {known}")
+    if nothing := [
+        name for name, value in values.items() if value is None and not source.parameters[name].default_none
+    ]:
+        wrong = f"{source.name}: {nothing[0]} is None, which no argument of a replica can be"
+        raise FunctionError(f"{wrong}; leave it out for its default, or make None its default")
     given = {name: value for name, value in values.items() if value is not None}
     if missing := [name for name, parameter in source.parameters.items() if parameter.required and name not in given]:
         raise FunctionError(f"{source.name} needs the parameter {missing[0]!r}")
@@ -280,8 +287,12 @@ class _Reader:
             self._check_module(value.__name__, line)
             parent, _, last = value.__name__.rpartition(".")
             return f"from {parent} import {last} as {name}" if parent else f"import {value.__name__} as {name}"
+        if name == "__file__":
+            raise self.error(line, "`__file__` is a path of this machine, whose files are not shipped; pass a path")
         if (_is_json(value) or (isinstance(value, tuple) and _is_json([*value]))) and _is_literal(value):
             return f"{name} = {value!r}"
+        if type(value) in _PLAIN:
+            raise self.error(line, f"{name!r} is {shown(value)}, which is not plain JSON; {_FIX}")
         if name == "get_ipython":
             raise self.error(line, "it has a magic or a shell command of the notebook; write plain Python")
         module, attribute = self._imported_from(name, value)
@@ -337,7 +348,7 @@ class _Reader:
                 raise self.error(line, f"parameter {name!r} has the type {hints[name]}; use one of {_NAMES}")
             if parameter.default is not parameter.empty and not _is_json(parameter.default):
                 raise self.error(line, f"the default of {name!r} is {parameter.default!r}, which is not JSON")
-            yield name, Parameter(kind, parameter.default is parameter.empty)
+            yield name, Parameter(kind, parameter.default is parameter.empty, parameter.default is None)
 
 
 _NAMES = ", ".join(kind.__name__ for kind in _PLAIN)

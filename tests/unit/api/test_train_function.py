@@ -92,12 +92,29 @@ def shipped(function, tmp_path, **parameters):
     done = subprocess.run(
         [sys.executable, *job["command"][1:], *job["args"]], cwd=tmp_path, capture_output=True, text=True, check=True
     )
-    return json.loads(done.stdout.removeprefix("tfsteps result "))
+    return json.loads(done.stdout.splitlines()[-1].removeprefix("tfsteps result "))
 
 
 def test_the_shipped_function_returns_what_the_function_returns(tmp_path):
     assert shipped(circle, tmp_path, radius=2, label="x=1 'y'", more=[3]) == circle(2, "x=1 'y'", [3])
     assert shipped(circle, tmp_path, radius=2) == circle(2)
+
+
+def test_none_is_passed_only_where_it_is_the_default():
+    assert circle.job(radius=2, more=None)["args"] == circle.job(radius=2)["args"]
+    for values, name in (({"radius": None}, "radius"), ({"radius": 1, "label": None}, "label")):
+        with pytest.raises(FunctionError, match=f"circle: {name} is None, which no argument of a replica can be"):
+            circle.job(**values)
+
+
+@train_function
+def leaves_a_line_open() -> int:
+    print("100%|##########|", end="")
+    return 1
+
+
+def test_a_result_has_a_line_of_its_own(tmp_path):
+    assert shipped(leaves_a_line_open, tmp_path) == 1
 
 
 def test_the_job_of_a_function():
@@ -182,6 +199,10 @@ def renamed():
 
 def uses_a_level():
     return LEVEL
+
+
+def uses_its_file():
+    return __file__
 
 
 def uses_infinity():
@@ -286,7 +307,8 @@ def line_of(function, more):
         (uses_decorated, f"line {line_of(decorated.__wrapped__, 0)}, in decorated: its decorator 'kept' is not"),
         (uses_an_object_by_default, f"line {line_of(uses_an_object_by_default, 0)}: 'OBJECT' is a object"),
         (uses_a_level, f"line {line_of(uses_a_level, 1)}: 'LEVEL' is a Level of its module; only"),
-        (uses_infinity, "'INFINITE' is a float of its module; only"),
+        (uses_its_file, "`__file__` is a path of this machine, whose files are not shipped; pass a path"),
+        (uses_infinity, "'INFINITE' is inf, which is not plain JSON; only"),
         (uses_an_ordered_mapping, "'ORDERED' is a OrderedDict of its module; only"),
         (uses_a_wrapped_function, "in numbers: another function wraps it, which is not shipped; call the function"),
         (kept(numbers), "another function wraps it, which is not shipped"),

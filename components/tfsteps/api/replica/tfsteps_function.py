@@ -86,7 +86,7 @@ def main() -> None:
     if len(encoded) > MOST_BYTES:
         raise ValueError(f"the result has {len(encoded)} bytes; at most {MOST_BYTES}: write more to TFSTEPS_OUTPUT_DIR")
     write_metrics(json.loads(encoded))
-    print(f"{MARK}{encoded}", flush=True)  # noqa: T201
+    print(f"\n{MARK}{encoded}", flush=True)  # noqa: T201  a progress bar may have left its line open
 
 
 if __name__ == "__main__":
