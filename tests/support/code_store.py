@@ -4,16 +4,21 @@ import contextlib
 import http.server
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import threading
+import time
 
 from tfsteps.runs import code_bucket
 from tfsteps.systems.kubernetes import fetch_code
 
 
 class Store(http.server.BaseHTTPRequestHandler):
-    """Keeps what is PUT below /code; answers each GET with what is in `failures` first; 200 = with half of it."""
+    """Keeps what is PUT below /code; answers each GET with what is in `failures` first.
+
+    200 = with half of it, 0 = a byte every 50 ms.
+    """
 
     objects: dict[str, bytes]
     failures: list[int]
@@ -28,8 +33,14 @@ class Store(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self):
         """Answer with it."""
-        content, failure = self.objects.get(self.path), self.failures.pop(0) if self.failures else 0
-        if failure and failure != 200:
+        content, failure = self.objects.get(self.path), self.failures.pop(0) if self.failures else None
+        if content and failure == 0:
+            self.answer(200, content, 0)
+            with contextlib.suppress(OSError):  # until the other side has enough of it
+                for byte in content:
+                    self.wfile.write(bytes([byte]))
+                    time.sleep(0.05)
+        elif failure and failure != 200:
             self.answer(failure)
         elif content:
             self.answer(200, content, len(content) // 2 if failure else None)
@@ -57,9 +68,11 @@ def served():
         server.shutdown()
 
 
-def fetch(source, folder, *options, waits="()", **env):
+def fetch(source, folder, *options, waits="()", whole="900", largest="320 << 20", **env):
     """Run the program as a replica does, without packages of this environment; return its process."""
-    program = pathlib.Path(fetch_code.__file__).read_text().replace("WAITS = (1, 3, 9)", f"WAITS = {waits}")
+    program = pathlib.Path(fetch_code.__file__).read_text()
+    for name, value in {"WAITS": waits, "WHOLE_SECONDS": whole, "LARGEST": largest}.items():
+        program = re.sub(rf"(?m)^{name} = [^#\n]*", f"{name} = {value}  ", program)
     words = [
         sys.executable,
         *(options or ["-I", "-S"]),

@@ -12,7 +12,7 @@ import msgspec
 
 from tfsteps.api import function_source, notebook_page
 from tfsteps.api import functions as commands
-from tfsteps.api.function_source import FunctionSource
+from tfsteps.api.function_source import FunctionError, FunctionSource
 from tfsteps.api.job_input import name_of
 from tfsteps.api.replica.tfsteps_function import MARK
 from tfsteps.api.results import Attempt
@@ -65,6 +65,11 @@ class TrainFunction(Generic[P, R]):
         functools.update_wrapper(self, function)
         self._function = function
         self._source = function_source.read(function, complete=False)
+        for option, value in (("requirements", requirements), ("metrics", metrics)):
+            if isinstance(value, str):  # its characters would be the entries
+                raise FunctionError(f"{option} is {value!r}, expected a list; write [{value!r}]")
+        if fixed := [field for field in ("command", "args", "code") if field in spec]:
+            raise FunctionError(f"spec has {fixed[0]!r}, which train_function sets; remove it")
         self._name = name or name_of(self._source.name) or "function"
         self._roles = {"chief": int(chief), "worker": workers, "ps": ps}
         self._image = image

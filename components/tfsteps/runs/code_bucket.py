@@ -4,11 +4,15 @@ Replicas fetch it before their program, so neither a pipeline nor a ConfigMap ha
 another machine packed.
 """
 
+import time
+from typing import Any
+
 from tfsteps.runs import code_archive
 from tfsteps.runs.code_archive import CodeError
 from tfsteps.spec import CodeSource
 
 _SECONDS = 60  # without an answer
+_WHOLE_SECONDS = 900.0  # for an archive: a server may send a byte now and then
 
 
 def url_of(source: CodeSource) -> str:
@@ -69,7 +73,7 @@ def fetch(source: CodeSource) -> None:
     try:
         if url.startswith("http"):
             with urllib.request.urlopen(url, timeout=_SECONDS) as answer:  # noqa: S310  as above
-                archive = answer.read(code_archive.MOST_ARCHIVE_BYTES)
+                archive = _content(answer, time.monotonic() + _WHOLE_SECONDS)
         else:
             set_endpoints()
             archive = open_object(url)[0].read(code_archive.MOST_ARCHIVE_BYTES)
@@ -82,3 +86,13 @@ def fetch(source: CodeSource) -> None:
         code_archive.keep(source.digest, archive)
     except CodeError as error:
         raise CodeError(f"{error}; it was fetched from {url}") from error
+
+
+def _content(answer: Any, deadline: float) -> bytes:
+    """Return the body of an answer, no more than an archive has. OSError if it takes until the deadline."""
+    content = bytearray()
+    while len(content) < code_archive.MOST_ARCHIVE_BYTES and (block := answer.read1(1 << 16)):
+        content += block
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"after {_WHOLE_SECONDS:g} s only {len(content)} bytes have arrived")
+    return bytes(content)  # half of it has another hash

@@ -450,3 +450,17 @@ def test_a_parameter_may_be_called_self():
 
 def takes_self(self: int):
     return self
+
+
+def test_options_that_would_be_read_as_something_else_are_refused():
+    for options, words in (
+        ({"requirements": "pandas"}, r"requirements is 'pandas', expected a list; write \['pandas'\]"),
+        ({"metrics": "loss"}, "metrics is 'loss', expected a list"),
+        ({"spec": {"command": ["x"]}}, "spec has 'command', which train_function sets; remove it"),
+    ):
+        with pytest.raises(FunctionError, match=words):
+            train_function(**options)(square_of)
+
+
+def square_of(n: int) -> int:
+    return n * n

@@ -4,7 +4,6 @@ It runs with the Python of their image, 3.7 or newer, and needs the standard lib
 Arguments: the URL of the archive, the SHA-256 of its uncompressed content, and the folder to unpack it in.
 """
 
-import gzip
 import hashlib
 import hmac
 import http.client
@@ -20,6 +19,8 @@ import zlib
 
 WAITS = (1, 3, 9)  # seconds before a request is repeated
 SECONDS = 60  # without an answer
+WHOLE_SECONDS = 900  # for the archive with all repetitions: a server may send a byte now and then
+LARGEST = 320 << 20  # bytes of an archive, compressed or not; the same as where it is packed
 
 
 def s3_endpoint(region: str) -> str:
@@ -62,32 +63,45 @@ def s3_request(url: str, now: str) -> urllib.request.Request:
     return urllib.request.Request(address, headers=headers)  # noqa: S310
 
 
-def read(url: str) -> bytes:
-    """Return the content of a URL. OSError if there is none."""
+def read(url: str, deadline: float) -> bytes:
+    """Return the content of a URL; no more than LARGEST of it. OSError if there is none, or it takes too long."""
     if url.startswith(("http://", "https://", "s3://", "file://")):
         now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         request = s3_request(url, now) if url.startswith("s3://") else urllib.request.Request(url)  # noqa: S310
         with urllib.request.urlopen(request, timeout=SECONDS) as answer:  # noqa: S310
-            return bytes(answer.read())
+            content = bytearray()
+            while len(content) <= LARGEST:
+                block = answer.read1(1 << 16)  # what has arrived, so that the time is looked at
+                if not block:
+                    break
+                content += block
+                if time.monotonic() > deadline:
+                    raise OSError(f"after {WHOLE_SECONDS} s only {len(content)} bytes have arrived")
+            if len(content) <= LARGEST and getattr(answer, "length", None):  # a file has none
+                raise http.client.IncompleteRead(bytes(content), answer.length)
+            return bytes(content)
     import tensorflow as tf  # noqa: PLC0415  it knows the credentials of Google Cloud
 
     try:
         with tf.io.gfile.GFile(url, "rb") as file:
-            return bytes(file.read())
+            return bytes(file.read(LARGEST))
     except tf.errors.OpError as error:
         raise OSError(error.message) from error
 
 
 def fetched(url: str, digest: str) -> bytes:
     """Return the uncompressed archive; repeats a request that may succeed later. OSError if it is not there."""
+    deadline = time.monotonic() + WHOLE_SECONDS
     for wait in (*WAITS, None):
         try:
-            plain = gzip.decompress(read(url))
+            plain = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16).decompress(
+                read(url, deadline), LARGEST
+            )  # 16: as gzip
             if hashlib.sha256(plain).hexdigest() != digest:
                 raise OSError("its content has another hash than the code of this job")  # noqa: TRY301
-        except (OSError, EOFError, ValueError, http.client.HTTPException, zlib.error) as error:  # such as half of it
+        except (OSError, ValueError, http.client.HTTPException, zlib.error) as error:  # such as half of it
             refused = isinstance(error, urllib.error.HTTPError) and error.code < 500 and error.code != 429
-            if wait is None or refused:
+            if wait is None or refused or time.monotonic() > deadline:
                 raise OSError(str(error)) from error
             time.sleep(wait)
         else:

@@ -116,6 +116,27 @@ def test_content_with_another_hash_is_not_unpacked(source, tmp_path):
     assert not (tmp_path / "new").exists()
 
 
+def test_a_server_that_sends_a_byte_now_and_then_is_left(source, monkeypatch, tmp_path):
+    with served() as (store, address):
+        code = source(f"{address}/code")
+        code_bucket.upload(code)
+        store.failures = [0, 0]
+        assert "after 1 s only " in fetch(code, tmp_path / "new", waits="(0, 0)", whole=1).stderr
+        assert store.failures == [0], "the time is that of all repetitions"
+        moved(monkeypatch, tmp_path)
+        monkeypatch.setattr(code_bucket, "_WHOLE_SECONDS", 1.0)
+        with pytest.raises(CodeError, match=r"after 1 s only .*; correct code\.bucket or the credentials"):
+            code_bucket.fetch(code)
+
+
+@pytest.mark.parametrize("largest", [1 << 12, 50])  # of the plain archive, of the compressed one
+def test_a_replica_reads_and_unpacks_no_more_than_code_can_have(source, tmp_path, largest):
+    with served() as (_, address):
+        code = source(f"{address}/code")
+        code_bucket.upload(code)
+        assert "its content has another hash" in fetch(code, tmp_path / "new", largest=largest).stderr
+
+
 def test_an_upload_that_is_refused_says_what_to_do(source, monkeypatch):
     with served() as (_, address):
         code = source(f"{address}/elsewhere")
