@@ -182,6 +182,12 @@ def _next_attempt(run: str, task: str, place: Place, system: System, *, adopt: b
     number = store.next_attempt(run, task)
     with _backend(place, system) as backend:
         jobs = [job.status for job in backend.jobs(run) if job.status.identity.task == task]
+        unclear = _not_understood(backend) if place.on == Location.KUBERNETES and not replace else []
+    if unclear:
+        why = f"{', '.join(unclear)} is of this run, and its content is not understood"
+        clear = f"`tfsteps clear {run}{place.options}` removes it"
+        instead = clear if replace is None else f"{clear}, and --replace does so first"
+        raise CommandError(f"run {run}: whether task {task} is running already is not known: {why}; {instead}")
     earlier: list[Status] = sorted(jobs, key=lambda status: status.identity.attempt)
     running = [status for status in earlier if not status.state.terminal]
     if running and not replace:
@@ -196,6 +202,13 @@ def _next_attempt(run: str, task: str, place: Place, system: System, *, adopt: b
     if adopt and earlier and (newest := earlier[-1]).identity.attempt + 1 >= number and not _reported(newest):
         return newest.identity.attempt
     return max([number, *(status.identity.attempt + 1 for status in earlier)])
+
+
+def _not_understood(backend: RunBackend[Any]) -> list[str]:
+    """Return the job objects of the run of which a cluster's backend cannot tell whether they have ended."""
+    from tfsteps.backends.kubernetes.backend import ClusterBackend  # noqa: PLC0415  a dry run needs no HTTP
+
+    return backend.not_understood if isinstance(backend, ClusterBackend) else []
 
 
 def _reported(ended: Status) -> bool:

@@ -90,6 +90,11 @@ class ClusterBackend:
     def jobs(self, run: str = "", labels: Mapping[str, str] = NO_LABELS) -> list[ClusterJob]:
         return self._runs.jobs(run, labels)
 
+    @property
+    def not_understood(self) -> list[str]:
+        """The job objects that the last `jobs` left out; whether they have ended is not known."""
+        return self._runs.not_understood
+
     def pipelines(self, jobs: Sequence[ClusterJob]) -> list[PipelineRecord]:
         return failed_pipelines(self._runs.api, self._runs.namespace, jobs)
 

@@ -85,6 +85,8 @@ class ClusterRuns:
     Attributes:
         api: The cluster.
         namespace: Where to look; empty = everywhere.
+        not_understood: The job objects that the last `jobs` left out, since their content is not what their kind has:
+            `JobSet ml/mnist-abc`. Whether they have ended is not known.
     """
 
     def __init__(
@@ -110,6 +112,7 @@ class ClusterRuns:
         self._find_origin = find_origin
         self._warn = functools.cache(warn)
         self._owner_index = OwnerIndex(api, namespace)
+        self.not_understood: list[str] = []
 
     @property
     def where(self) -> str:
@@ -152,12 +155,14 @@ class ClusterRuns:
         for pod in pods:
             by_labels.setdefault(_key(pod), []).append(pod)
         jobs = []
+        self.not_understood = []
         for kind, item in job_items:
             try:
                 jobs.append(self._job(kind, item, by_labels.get(_key(item), []), now))
             except (*MALFORMED, ArithmeticError) as error:  # somebody else may have written it
                 name = f"{kind.resource.kind} {item['metadata']['namespace']}/{item['metadata']['name']}"
                 self._warn(f"{name} is not understood, and left out: {error!r}")
+                self.not_understood.append(name)
         return sorted(jobs, key=lambda job: (job.status.created, job.status.identity.attempt))
 
     def _job(self, kind: JobKind, item: Mapping[str, Any], pods: Sequence[Mapping[str, Any]], now: float) -> ClusterJob:
