@@ -96,7 +96,7 @@ def test_a_dry_run_deletes_nothing_and_no_terminal_needs_a_yes(objects):
     code, _, err = tfsteps("clear", "r1", "--on", "kubernetes")
     assert (code, err) == (
         2,
-        "error: nothing was removed: without a terminal, add --yes: `tfsteps clear r1 --yes`\n",
+        "error: nothing was removed: without a terminal, add --yes: `tfsteps clear r1 --on kubernetes --yes`\n",
     )
     assert not deletions(objects)
 

@@ -1,6 +1,7 @@
 """`tfsteps task --on kubernetes`: the job of one task in the cluster, and what its next run and `clear` remove."""
 
 import copy
+import datetime as dt
 import json
 
 import pytest
@@ -9,8 +10,11 @@ from tests.unit.cli.command import tfsteps
 from tests.unit.cli.jobs_on_cluster import pod_of, tfjob, write_kubeconfig
 from tests.unit.runs.test_record_store import attempt_of
 from tests.wire.scripted import Answer, refusal, serve
-from tfsteps.runs.identity import MANAGED_BY, RUN_ID, TASK
+from tfsteps import spec
+from tfsteps.runs.identity import MANAGED_BY, RUN_ID, TASK, Identity
 from tfsteps.runs.location import Location
+from tfsteps.runs.output_paths import OutputPaths
+from tfsteps.systems import registry
 from tfsteps.systems.kubernetes.cleanup.retention import JOB as ANNOTATION
 
 WORKFLOW = """
@@ -51,10 +55,11 @@ class Namespace:
     def __init__(self):
         self.by_kind = {"tfjobs": [], "jobs": [], "services": [], "pods": [], "workflows": []}
         self.created = []
+        self.api_of_tfjobs = "kubeflow.org/v1"
 
     def answer(self, asked):
         *_, parent, name = asked.path.split("/")
-        if "/tfjobs" in asked.path and "/kubeflow.org/v1/" not in asked.path:
+        if "/tfjobs" in asked.path and f"/{self.api_of_tfjobs}/" not in asked.path:
             return refusal(404, "NotFound")
         if asked.method == "POST" and name == "tfjobs":
             return Answer(body=asked.body if asked.query.get("dryRun") else self._create(asked.body))
@@ -82,6 +87,15 @@ class Namespace:
         self.by_kind["pods"].append(pod_of(item, "worker-0", "Running"))
         self.created.append(item)
         return item
+
+    def hold(self, kind, status):
+        """Have one job, of the task by itself and of a kind, as another machine has launched it."""
+        job = spec.from_plain({**JOB, "output_dir": "/d"}, "job", registry.options())
+        places = OutputPaths(output="/d", model="/d/model", logs="/d/logs", base_dir=None)
+        item = kind.render(job, Identity(run=RUN, task="train"), places, "ml").manifest
+        item["metadata"] |= {"uid": "u", "creationTimestamp": "2026-11-21T07:00:00Z", "namespace": "ml"}
+        self.by_kind = {**{key: [] for key in self.by_kind}, kind.resource.plural: [{**item, "status": status}]}
+        self.api_of_tfjobs = kind.resource.api
 
     def names(self, kind):
         return [item["metadata"]["name"] for item in self.by_kind[kind]]
@@ -120,6 +134,14 @@ def test_the_job_of_the_task_with_its_stable_id(there):
     assert container["image"] == "acme/mnist:1"
 
 
+def test_a_detached_job_says_that_it_has_no_tensorboard(there):
+    asked = ("--set", "tensorboard={}", "--set", "output_dir=s3://ml/{run_id}")
+    said = task("run", *ON, "-p", "prepare.file=/d", *asked)
+    assert "no TensorBoard while no launcher follows the job; `tfsteps attach run-nightly-train --on" in said
+    there.by_kind["tfjobs"].clear()
+    assert "TensorBoard" not in task("run", *ON, "-p", "prepare.file=/d")
+
+
 def test_a_held_job_ends_by_the_clock_of_the_cluster(there):
     task("debug", *ON, "-p", "prepare.file=/d", "--for", "90m")
     (job,) = there.created
@@ -127,6 +149,30 @@ def test_a_held_job_ends_by_the_clock_of_the_cluster(there):
     assert job["spec"]["runPolicy"]["activeDeadlineSeconds"] == 5400
     container = job["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
     assert "sleep 5460 &" in str(container), "it ends by itself where nothing enforces the deadline"
+
+
+def test_clear_without_a_terminal_names_the_command_of_the_task(there):
+    there.hold(registry.kinds()[0], {})
+    said = task("clear", *ON[:2], "-n", "ml", code=2)
+    assert "add --yes: `tfsteps task clear nightly.yaml train --on kubernetes --namespace ml --yes`" in said
+
+
+def test_a_job_on_each_system_is_replaced_only_if_asked(there):
+    for kind in registry.kinds():
+        for status, why in [({}, "is running already;"), ({"phase": 7, "conditions": "x"}, "is not known: ")]:
+            there.hold(kind, status)
+            said = task("run", *ON[:2], "--system", kind.name, "-p", "prepare.file=/d", code=2)
+            assert "--replace" in said, (kind.name, said)
+            assert why in said or (status and "is running already;" in said), (kind.name, said)
+    assert not there.created
+
+
+def test_a_held_job_may_end_at_a_time_of_day(there):
+    task("debug", *ON, "-p", "prepare.file=/d", "--for", "23:30")
+    (job,) = there.created
+    end = dt.datetime.now().astimezone() + dt.timedelta(seconds=job["spec"]["runPolicy"]["activeDeadlineSeconds"])
+    assert abs(end - end.replace(hour=23, minute=30, second=0)) < dt.timedelta(minutes=2)
+    assert "write one such as 30m, 2h or 23:30" in task("debug", *ON, "-p", "prepare.file=/d", "--for", "24:30", code=2)
 
 
 def test_a_job_that_runs_is_replaced_only_if_asked(there):

@@ -23,6 +23,7 @@ from tfsteps.runs.store import AttemptFolder
 from tfsteps.spec import format_duration
 from tfsteps.systems import registry
 from tfsteps.systems.base import LaunchError
+from tfsteps.systems.capabilities import Level
 
 
 def detach(plan: Plan, place: Place, display: Display, tensorboard: TensorBoardChoice) -> ExitCode:
@@ -92,6 +93,10 @@ def _hints(plan: Plan, place: Place, status: Status) -> list[str]:
         f"follow it:  tfsteps attach {run}{place.options}",
         f"stop it:    tfsteps stop {run}{place.options}",
     ]
+    by_launcher = registry.capabilities_of(plan.system.name)["tensorboard"].level is Level.DONE
+    if plan.job.tensorboard and plan.system.outlives_launcher and by_launcher:
+        starts = f"`tfsteps attach {run}{place.options}` or `tfsteps tensorboard {run}{place.options}` starts one"
+        lines.append(f"board:      no TensorBoard while no launcher follows the job; {starts}")
     return [*lines, *_deadlines(plan)]
 
 

@@ -60,7 +60,9 @@ def clear(
     if task is not None and (wrong := name_problem(task)):
         raise CommandError(f"--task {task!r} {wrong}")
     scope = Scope(_resolved(run, explicit), task or "")
-    clear_scope(scope, explicit, on, context, yes=yes, dry_run=dry_run)
+    words = ["tfsteps", "clear", scope.run, *(["--task", scope.task] if scope.task else [])]
+    command = f"{shlex.join(words)}{explicit.options if explicit else ''}"
+    clear_scope(scope, explicit, on, context, command, yes=yes, dry_run=dry_run)
 
 
 class Scope(NamedTuple):
@@ -82,9 +84,11 @@ class Scope(NamedTuple):
 
 
 def clear_scope(
-    scope: Scope, explicit: Place | None, on: str | None, context: str, *, yes: bool, dry_run: bool
+    scope: Scope, explicit: Place | None, on: str | None, context: str, command: str, *, yes: bool, dry_run: bool
 ) -> None:
     """Show everything in a scope, and remove it with the user's consent; arguments as for `contents`.
+
+    `command` is what the user wrote, for a message; without `--yes`.
 
     Raises:
         CommandError: There is no consent, or something is left.
@@ -100,9 +104,7 @@ def clear_scope(
             warn(warning)
         if dry_run or not lines:
             return
-        option = f" --task {shlex.quote(scope.task)}" if scope.task and not scope.own else ""
-        command = f"`tfsteps clear {shlex.quote(scope.run)}{option} --yes`"
-        instead = f"nothing was removed: without a terminal, add --yes: {command}"
+        instead = f"nothing was removed: without a terminal, add --yes: `{command} --yes`"
         if not confirmed("Remove all of this?", yes=yes, without_terminal=instead):
             say("nothing was removed")
             return

@@ -1,8 +1,10 @@
 """`tfsteps task`: runs or debugs one task of a pipeline by itself, before the whole pipeline."""
 
 import contextlib
+import datetime as dt
 import enum
 import functools
+import re
 import shlex
 from collections.abc import Mapping
 from typing import Annotated
@@ -36,6 +38,7 @@ from tfsteps.spec.units import parse_duration
 from tfsteps.systems import registry
 
 _HOLD = "2h"
+_CLOCK = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
 
 
 class TaskAction(enum.StrEnum):
@@ -88,7 +91,12 @@ def task(
     ] = None,
     hold_for: Annotated[
         str | None,
-        typer.Option("--for", metavar="DURATION", help="debug: end the job after this time.", show_default=_HOLD),
+        typer.Option(
+            "--for",
+            metavar="DURATION",
+            help="debug: end the job after this time, or at this time of day: `23:30`.",
+            show_default=_HOLD,
+        ),
     ] = None,
     detach: Detach = False,
     dry_run: RunDryRun = False,
@@ -128,7 +136,9 @@ def task(
     if action is TaskAction.CLEAR:
         for mode in (RUN, DEBUG):
             scope = Scope(single.run_id(mode), single.name, own=True)
-            clear_scope(scope, _elsewhere(place), on, context, yes=yes, dry_run=dry_run)
+            words = ["tfsteps", "task", "clear", pipeline, name, *(["--pipeline", program] if program else [])]
+            command = f"{shlex.join(words)}{place.options}"
+            clear_scope(scope, _elsewhere(place), on, context, command, yes=yes, dry_run=dry_run)
         return
     if action is TaskAction.LOGS:
         run, there = _newest(single, place, pipeline)
@@ -225,7 +235,12 @@ def _newest(single: SingleTask, place: Place, pipeline: str) -> tuple[str, bool]
 
 
 def _seconds(text: str) -> float:
+    """Return the seconds of a duration, or until the next time that the clock of this machine shows `23:30`."""
+    if clock := _CLOCK.fullmatch(text.strip()):
+        now = dt.datetime.now().astimezone()
+        end = now.replace(hour=int(clock[1]), minute=int(clock[2]), second=0, microsecond=0)
+        return (end - now if end > now else end - now + dt.timedelta(days=1)).total_seconds()
     with contextlib.suppress(ValueError):
         if seconds := parse_duration(text):
             return seconds
-    raise CommandError(f"--for {text!r} is not a duration; write one such as 30m or 2h")
+    raise CommandError(f"--for {text!r} is no duration and no time of day; write one such as 30m, 2h or 23:30")

@@ -78,7 +78,10 @@ def test_a_task_that_cannot_be_run_is_named_with_what_can(workflow, name, says):
         (("run", "--hold", "all"), "--hold is for `task debug`"),
         (("logs", "--replace"), "--replace is for `task run or debug`"),
         (("run", "--yes"), "--yes is for `task clear`"),
-        (("debug", "--for", "soon"), "--for 'soon' is not a duration; write one such as 30m or 2h"),
+        (
+            ("debug", "--for", "soon"),
+            "--for 'soon' is no duration and no time of day; write one such as 30m, 2h or 23:30",
+        ),
         (("debug", "--hold", "ps"), "the job has no role 'ps'"),
         (("run", "-p", "x=1"), "--param x: the pipeline has no such input"),
         (("run", "-p", "train.worker=1"), "gets no such value; write train.workers"),
