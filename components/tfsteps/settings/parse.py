@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from tfsteps.settings.types import Layer, Settings
-from tfsteps.spec import Options, SpecError, from_plain
+from tfsteps.spec import Options, Path, SpecError, format_bytes, from_plain
 from tfsteps.spec.decode import decode
 from tfsteps.spec.notation import to_plain
 from tfsteps.spec.problems import FileKind, Problem, problem
@@ -61,6 +61,7 @@ def _problems(settings: Settings, options: Options | None) -> Iterator[Problem]:
     """Yield what the types do not say: fields by the rules of jobs, and what a namespace would get twice."""
     yield from _of_layer(settings, (), options)
     yield from _clusters(settings, (), settings.clusters)
+    yield from _defaults_above_limits(settings)
     owners: dict[str, str] = {}
     for name, project in settings.projects.items():
         yield from _of_layer(project, ("projects", name), options)
@@ -70,6 +71,28 @@ def _problems(settings: Settings, options: Options | None) -> Iterator[Problem]:
                 path = ("projects", name, "namespaces", i)
                 yield problem(path, f"belongs to project {owner}, too", "Remove it from one of them", namespace)
         yield from _contradictions(to_plain(settings.required), to_plain(project.required), name, ())
+
+
+def _defaults_above_limits(settings: Settings) -> Iterator[Problem]:
+    """Yield the default resources that the limits refuse in every job that gets them."""
+    platform: tuple[Path, Layer] = ((), settings)
+    projects: list[tuple[Path, Layer]] = [(("projects", name), project) for name, project in settings.projects.items()]
+    reported = set()
+    for layers in [[platform], *([project, platform] for project in projects)]:
+        for field, shown in (("cpu", "{:g} cores".format), ("memory", format_bytes)):
+            most = next((most for _, layer in layers if (most := getattr(layer.limits, field)) is not None), None)
+            for at, layer in layers:
+                resources = layer.defaults.resources
+                of_limits = getattr(resources.limits, field)
+                amount = getattr(resources, field) if of_limits is None else of_limits
+                if amount is None:
+                    continue
+                path = (*at, "defaults", "resources", *([] if of_limits is None else ["limits"]), field)
+                if most is not None and amount > most and path not in reported:
+                    reported.add(path)
+                    wrong = "is above the limit, so that jobs that set none are refused"
+                    yield problem(path, wrong, f"Lower it, or raise `limits.{field}`", shown(amount), shown(most))
+                break  # what a project sets counts before the platform's
 
 
 def _of_layer(layer: Layer, path: tuple[str, ...], options: Options | None) -> Iterator[Problem]:

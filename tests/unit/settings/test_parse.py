@@ -36,6 +36,22 @@ BAD = [
         "projects.p.required.node_selector.a",
         "contradicts",
     ),
+    ("limits: {cpu: 4}\ndefaults: {resources: {cpu: 8}}", "defaults.resources.cpu", "is above the limit"),
+    (
+        "limits: {memory: 4Gi}\ndefaults: {resources: {limits: {memory: 8Gi}}}",
+        "defaults.resources.limits.memory",
+        "4.0 GiB",
+    ),
+    (
+        "projects: {p: {limits: {cpu: 1}}}\ndefaults: {resources: {cpu: 2}}",
+        "defaults.resources.cpu",
+        "Lower it, or raise `limits.cpu`",
+    ),
+    (
+        "limits: {cpu: 1}\nprojects: {p: {defaults: {resources: {cpu: 2}}}}",
+        "projects.p.defaults.resources.cpu",
+        "1 cores",
+    ),
     ("clusters: {in-cluster: {}}", "clusters.in-cluster", "is the name of the cluster of the step"),
     ("defaults: {cluster: far}", "defaults.cluster", "is not a cluster of the settings"),
     ("clusters: {a: {}}\nprojects: {p: {required: {cluster: b}}}", "projects.p.required.cluster", "in-cluster, a"),
