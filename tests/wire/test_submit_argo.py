@@ -294,3 +294,60 @@ def test_the_commands_that_are_printed_lead_to_the_run(store, workflow, context)
             f"Its jobs: tfsteps show uid-workflows --on kubernetes{options} --namespace ml",
         ],
     )
+
+
+TEAMS = """
+apiVersion: argoproj.io/v1alpha1
+kind: WorkflowTemplate
+metadata: {{name: teams, namespace: ml, uid: u, resourceVersion: "1"}}
+spec:
+  templates:
+    - name: fit
+      dag:
+        tasks:
+          - name: train
+            templateRef: {{name: tfsteps, template: train}}
+            arguments:
+              parameters:
+                - {{name: name, value: mnist}}
+                - {{name: image, value: "acme/mnist:1"}}
+                - {{name: workers, value: "{workers}"}}
+"""
+CALL = {"name": "main", "dag": {"tasks": [{"name": "fit", "templateRef": {"name": "teams", "template": "fit"}}]}}
+
+
+@pytest.fixture
+def calls_teams(workflow):
+    body = yaml.safe_load(workflow.read_text())
+    body["spec"]["templates"] = [CALL]
+    workflow.write_text(yaml.safe_dump(body))
+    return workflow
+
+
+@pytest.mark.parametrize(
+    ("workers", "wrong"),
+    [
+        ("2", ""),
+        ("-2", "template main, fit > template fit, train: workers: -2 is out of range"),
+        ("200", "task fit/train: roles: 200 has too many"),
+    ],
+)
+def test_jobs_in_a_template_of_the_cluster_are_checked(store, calls_teams, workers, wrong):
+    store.objects["workflowtemplates", "teams"] = yaml.safe_load(TEAMS.format(workers=workers))
+    limits = {"data": {"settings.yaml": "limits: {replicas: 3}"}, "metadata": {"name": "tfsteps"}}
+    store.objects["configmaps", "tfsteps"] = limits
+    code, _, err = tfsteps("submit", calls_teams)
+    assert (code, wrong in err, "workflows" in store.plurals) == ((2, True, False) if wrong else (0, True, True)), err
+    assert "are not checked" not in err
+
+
+def test_a_call_that_does_not_fit_the_template_of_the_cluster_is_refused(store, calls_teams):
+    store.objects["workflowtemplates", "teams"] = yaml.safe_load(TEAMS.format(workers=1).replace("fit", "other"))
+    code, _, err = tfsteps("submit", calls_teams)
+    assert (code, "templateRef.template: teams has no template 'fit'. Allowed: other" in err) == (2, True), err
+
+
+def test_a_template_that_is_not_answered_is_a_warning(store, calls_teams):
+    code, _, err = tfsteps("submit", calls_teams)
+    assert (code, "workflows" in store.plurals) == (0, True), err
+    assert "the jobs of WorkflowTemplate teams are not checked, only by their launchers: " in err

@@ -94,7 +94,22 @@ def _cautions(manifest: _Node, others: Mapping[str, _Node]) -> Iterator[str]:
     elif _is_shaped(manifest):
         if manifest["spec"].get("schedule"):
             yield "spec.schedule: Argo 4 has no such field, and starts nothing; write schedules: [...]"
+        if numbers := [*_not_text(manifest["spec"], ("spec",))]:
+            more = f" and {len(numbers) - 1} more" if len(numbers) > 1 else ""
+            yield f"{dotted(numbers[0])}{more}: it is not text, and the full CRDs of Argo 3.7 and 4 refuse it; quote it"
         yield from _workflow(manifest, others).cautions()
+
+
+def _not_text(value: Any, path: Path) -> Iterator[Path]:
+    """Yield the paths of values of parameters that are numbers, true or false. Argo itself reads them as text."""
+    if isinstance(value, dict):
+        if path[-2:-1] == ("parameters",):
+            yield from ((*path, key) for key in ("value", "default") if isinstance(value.get(key), int | float))
+        for key, item in value.items():
+            yield from _not_text(item, (*path, key))
+    elif isinstance(value, list):
+        for i, item in enumerate(value):
+            yield from _not_text(item, (*path, i))
 
 
 def missing_arguments(compiled: str) -> list[str]:

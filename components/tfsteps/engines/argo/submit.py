@@ -7,11 +7,12 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import msgspec
 import yaml
 
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say, warn
-from tfsteps.engines.argo import lint, objects
+from tfsteps.engines.argo import launchers, lint, objects
 from tfsteps.engines.argo.authoring import pod_references
 from tfsteps.engines.argo.workflow import WORKFLOWS, trigger_of
 from tfsteps.engines.compiled import Compiled, LintError
@@ -22,6 +23,7 @@ from tfsteps.kube.access import find
 from tfsteps.kube.client import Api
 from tfsteps.kube.credentials import AccessError
 from tfsteps.kube.errors import ApiError
+from tfsteps.kube.resource import Resource
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.runs.demo import DemoError, mark_of, without_mark
 from tfsteps.runs.identity import MANUAL, PIPELINE, SCHEDULED, TRIGGER, label_value
@@ -35,7 +37,9 @@ from tfsteps.systems.kubernetes.cleanup.clear import RunObjects
 from tfsteps.systems.kubernetes.cleanup.demos import list_demos, runs_of
 from tfsteps.systems.kubernetes.job_cluster import JobCluster
 
-_TEMPLATES = {"WorkflowTemplate", "ClusterWorkflowTemplate"}
+_NAMESPACED_TEMPLATES = Resource("argoproj.io/v1alpha1", "workflowtemplates", "WorkflowTemplate")
+_CLUSTER_TEMPLATES = Resource("argoproj.io/v1alpha1", "clusterworkflowtemplates", "ClusterWorkflowTemplate")
+_TEMPLATES = {_NAMESPACED_TEMPLATES.kind, _CLUSTER_TEMPLATES.kind}
 NO_SETTINGS = RunSettings()
 _POD_GC = {"success": "OnPodSuccess", "completion": "OnPodCompletion"}
 _GONE_SECONDS, _POLL_SECONDS = 180.0, 0.5
@@ -65,7 +69,7 @@ def submit(submission: Submission) -> int:
         manifest = _manifest(submission)
         where = manifest["metadata"].get("namespace", namespace)
         cluster = JobCluster(namespace=where, home=api)
-        check_settings(submission.compiled, submission.parameters, cluster)
+        check_settings(_with_templates(submission.compiled, api, where, manifest), submission.parameters, cluster)
         for warning in missing(api, where, pod_references(manifest)):
             warn(warning)
         runs = runs_settings(cluster.read_settings(registry.options()), where, manifest)
@@ -90,6 +94,58 @@ def submit(submission: Submission) -> int:
             return submitter.follow(Api(api.access), created, lambda line: print(line, flush=True))
         except submitter.SubmitError as error:
             raise CommandError(str(error), error.code) from error
+
+
+def _with_templates(compiled: Compiled, api: Api, namespace: str, manifest: Mapping[str, Any]) -> Compiled:
+    """Return a pipeline with the templates of the cluster that it refers to, itself or through one of them.
+
+    A template that cannot be read, and so is not checked, is a warning: Argo may be permitted to read it.
+
+    Raises:
+        LintError: The pipeline and the templates do not fit, or a template has a job that a launcher would refuse.
+    """
+    templates = [document for document in compiled.documents if document.get("kind") in _TEMPLATES]
+    known = {launchers.NAME, *(template["metadata"].get("name") for template in templates)}
+    added: list[dict[str, Any]] = []
+    for document in (walked := [manifest, *templates]):
+        for reference in _template_references(document["spec"]):
+            if (name := str(reference.get("name", ""))) in known or "{{" in name:
+                continue
+            known.add(name)
+            kind = _CLUSTER_TEMPLATES if reference.get("clusterScope") else _NAMESPACED_TEMPLATES
+            try:
+                item = api.get(kind, "" if reference.get("clusterScope") else namespace, name)
+            except ApiError as error:
+                warn(f"the jobs of {kind.kind} {name} are not checked, only by their launchers: {error}")
+                continue
+            spec = {
+                "apiVersion": kind.api,
+                "kind": kind.kind,
+                "metadata": {"name": name},
+                "spec": item.get("spec") or {},
+            }
+            added.append(spec)
+            walked.append(spec)
+    if not added:
+        return compiled
+    text = yaml.safe_dump_all([manifest, *templates, *added])
+    of_templates = tuple(f"{item['kind']} {item['metadata']['name']}: " for item in added)
+    # what this pipeline calls in them is reported of it; the rest may be wrong without harm to it
+    if problems := [text for text in lint.lint_messages(text) if not text.startswith(of_templates)]:
+        raise LintError(compiled.source, problems)
+    return msgspec.structs.replace(compiled, documents=[*compiled.documents, *added])
+
+
+def _template_references(value: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield what refers to a template of the cluster, anywhere in a spec."""
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            if key in ("templateRef", "workflowTemplateRef") and isinstance(part, Mapping):
+                yield part
+            yield from _template_references(part)
+    elif isinstance(value, list):
+        for part in value:
+            yield from _template_references(part)
 
 
 def _rehearse_replacement(submission: Submission) -> int:

@@ -417,3 +417,25 @@ def test_a_cluster_template_is_in_no_namespace():
     assert lint_messages(text) == [
         "ClusterWorkflowTemplate m: metadata.namespace: a ClusterWorkflowTemplate is in no namespace"
     ]
+
+
+def test_a_parameter_that_is_no_text_is_a_warning():
+    text = WORKFLOW_OF_NUMBERS.format(value="2", default="true")
+    [warning] = warnings(text)
+    where = "spec.arguments.parameters[0].value and 1 more"
+    assert warning == f"Workflow w: {where}: it is not text, and the full CRDs of Argo 3.7 and 4 refuse it; quote it"
+    assert not warnings(WORKFLOW_OF_NUMBERS.format(value='"2"', default='"true"'))
+
+
+WORKFLOW_OF_NUMBERS = """
+apiVersion: argoproj.io/v1alpha1
+kind: Workflow
+metadata: {{name: w}}
+spec:
+  entrypoint: main
+  arguments: {{parameters: [{{name: n, value: {value}}}]}}
+  templates:
+    - name: main
+      inputs: {{parameters: [{{name: n, default: {default}}}]}}
+      container: {{image: "a:1", command: [echo, "{{{{inputs.parameters.n}}}}"]}}
+"""
