@@ -4,7 +4,7 @@ Each Job of the CronJob creates and owns one Workflow, and waits for its end. Th
 CronJob apply to the Workflows: if the CronJob replaces or deletes a Job, its Workflow is deleted too.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -65,11 +65,15 @@ def objects(
     data = {FILE: msgspec.json.encode({**workflow, "spec": run_spec(schedule, workflow)}).decode()}
     dependents.append({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
     cron = schedule.expression
+    pull_secrets = (workflow.get("spec") or {}).get("imagePullSecrets") or []
     spec = {
         "schedule": cron.text() if cron else f"@every {int(schedule.interval or 0)}s",
         **({"timeZone": schedule.timezone} if cron else {}),
         **policies(schedule),
-        "jobTemplate": {"metadata": {"labels": labels}, "spec": _job(name, image, service_account or name)},
+        "jobTemplate": {
+            "metadata": {"labels": labels},
+            "spec": _job(name, image, service_account or name, pull_secrets),
+        },
     }
     return [*dependents, {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": metadata, "spec": spec}]
 
@@ -92,8 +96,11 @@ def _account(metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _job(name: str, image: str, service_account: str) -> dict[str, Any]:
-    """Return the spec of the submitting Job; it is retried unless the Workflow failed or a retry would fail again."""
+def _job(name: str, image: str, service_account: str, pull_secrets: Sequence[Any]) -> dict[str, Any]:
+    """Return the spec of the submitting Job; it is retried unless the Workflow failed or a retry would fail again.
+
+    Its image comes from the registry of the Workflow's launchers, and so needs their pull secrets.
+    """
     codes = [_UNCAUGHT, int(ExitCode.USAGE), int(ExitCode.FAILED)]
     final = {"containerName": "submit", "operator": "In", "values": codes}
     return {
@@ -109,6 +116,7 @@ def _job(name: str, image: str, service_account: str) -> dict[str, Any]:
                 "serviceAccountName": service_account,
                 "restartPolicy": "Never",
                 "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+                **({"imagePullSecrets": [*pull_secrets]} if pull_secrets else {}),
                 "containers": [_container(image)],
                 "volumes": [{"name": "workflow", "configMap": {"name": name}}],
             }
