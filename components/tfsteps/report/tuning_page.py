@@ -50,8 +50,14 @@ def _task(tuning: TaskTuning) -> Html:
 
 
 def _bars(advice: Advice) -> Html:
-    """Return the use of each run as a bar, the newest first, and lines at the limit and the recommendation."""
-    bounds = [("limit", advice.now.limit), ("recommended", advice.new and advice.new.limit)]
+    """Return the use of each run as a bar, the newest first, and lines at what is requested and recommended."""
+    now = advice.now
+    both = now.request == now.limit
+    bounds = [
+        ("request = limit" if both else "limit", now.limit),
+        ("recommended", advice.new and advice.new.limit),
+        ("request", None if both else now.request),
+    ]
     known = [(word, amount) for word, amount in bounds if amount]
     scale = (_WIDTH - _LEFT - _RIGHT) / (max([*advice.used.values(), *(amount for _, amount in known)]) or 1.0)
     bottom = _TOP + _ROW * len(advice.used)
@@ -77,14 +83,16 @@ def _bars(advice: Advice) -> Html:
             tag("text", f"{word} {written(advice.resource, amount)}", x=number(x), y=number(y), text_anchor="middle"),
         )
         for y, (word, amount, x) in zip(
-            (_TOP - 6, bottom + 14), ((word, amount, _LEFT + amount * scale) for word, amount in known), strict=False
+            (_TOP - 6, bottom + 14, bottom + 28),
+            ((word, amount, _LEFT + amount * scale) for word, amount in known),
+            strict=False,
         )
     ]
     svg = tag(
         "svg",
         *rows,
         tag("g", *lines, class_="bounds"),
-        viewBox=f"0 0 {number(_WIDTH)} {number(bottom + 20)}",
+        viewBox=f"0 0 {number(_WIDTH)} {number(bottom + 34)}",
         role="img",
         aria_label=f"{advice.resource} of {advice.role}: use by run",
         fill="currentColor",

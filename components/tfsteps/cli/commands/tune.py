@@ -307,9 +307,14 @@ def _not_counted(tuning: TaskTuning) -> Iterator[str]:
 
 
 def _picture(advice: Advice, lower: frozenset[str]) -> Iterator[str]:
-    """Yield the use of each run as a bar, the newest first, with marks at the limit and at what is recommended."""
-    full, at_limit, at_new = ("█", "│", "╎") if takes_any(sys.stdout) else ("#", "|", ":")
-    marks = [(at_limit, "limit", advice.now.limit), (at_new, "recommended", advice.new and advice.new.limit)]
+    """Yield the use of each run as a bar, the newest first, with marks at what is requested and recommended."""
+    full, at_limit, at_new, at_request = ("█", "│", "╎", "┆") if takes_any(sys.stdout) else ("#", "|", ":", "'")
+    now = advice.now
+    marks = [
+        (at_limit, "limit", now.limit),
+        (at_new, "recommended", advice.new and advice.new.limit),
+        (at_request, "request", None if now.request == now.limit else now.request),
+    ]
     known = [(mark, word, amount) for mark, word, amount in marks if amount]
     scale = max([*advice.used.values(), *(amount for _, _, amount in known)]) or 1.0
     legend = ", ".join(f"{mark} {word} {written(advice.resource, amount)}" for mark, word, amount in known)

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+import re
 
 import msgspec
 import pytest
@@ -59,6 +60,14 @@ def test_a_pipeline(tmp_path):
     text = Reader(page.read_text()).text
     assert "recommended 1400m" in text
     assert "largest use of 10 runs; + 40%" in text
+
+
+def test_the_picture_has_the_request_if_it_is_not_the_limit():
+    recorded(text=JOB.replace("cpu: 4", "cpu: 2~4"))
+    (head,) = [line for line in said("tune", "digits") if line.startswith("cpu of worker")]
+    assert re.search(r"[|│] limit 4, [:╎] recommended [0-9]+m, ['┆] request 2$", head), head
+    (head,) = [line for line in said("tune", "digits") if line.startswith("memory of worker")]
+    assert "request" not in head
 
 
 def test_runs_outside_of_pipelines_are_found_by_the_job(file):
