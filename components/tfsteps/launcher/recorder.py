@@ -18,6 +18,7 @@ from tfsteps.runs.events import (
     LogLines,
     PartialLine,
     ReplicaChanged,
+    ReplicaState,
     State,
     Tick,
     UsageSampled,
@@ -134,6 +135,10 @@ class Recorder:
         """Record the end of the job. LaunchError if it cannot be saved: a step without its result must not succeed."""
         self.status.warnings += [*self.logbook.warnings, *self._usage.warnings]
         self.status.usage = self._usage.roles
+        unseen = ReplicaState.UNKNOWN if event.state in (State.LOST, State.UNKNOWN) else ReplicaState.STOPPED
+        for replica in self.status.replicas:
+            if replica.state is ReplicaState.PENDING and not replica.incarnations:  # it never started, and never will
+                replica.state = unseen
         self._last = True
         self.apply(event)
         self._must_be_saved()

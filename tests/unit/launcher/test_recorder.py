@@ -6,9 +6,9 @@ import pytest
 
 from tfsteps.launcher.log_writer import LogWriter
 from tfsteps.launcher.recorder import Recorder
-from tfsteps.runs.events import JobChanged, State
+from tfsteps.runs.events import JobChanged, ReplicaChanged, ReplicaName, ReplicaState, State
 from tfsteps.runs.identity import Identity
-from tfsteps.runs.status import Status
+from tfsteps.runs.status import ReplicaStatus, Status
 from tfsteps.runs.store import AttemptFolder
 from tfsteps.systems.base import LaunchError
 
@@ -40,3 +40,19 @@ def test_a_last_status_that_cannot_be_saved_is_an_error_that_names_the_cause(mon
         f"the status (succeeded) cannot be saved: [Errno {number}] {text}: 'status.json'; {step}"
     )
     assert refusal.value.retryable
+
+
+@pytest.mark.parametrize(
+    ("end", "state"), [(State.FAILED, "stopped"), (State.SUCCEEDED, "stopped"), (State.LOST, "unknown")]
+)
+def test_a_replica_that_never_started_is_not_pending_after_the_end(monkeypatch, tmp_path, end, state):
+    monkeypatch.setenv("TFSTEPS_HOME", str(tmp_path))
+    status = Status(identity=Identity(run="r", task="t"), job="j", system="local", created=0.0)
+    status.replicas = [ReplicaStatus(role="chief", index=0), ReplicaStatus(role="worker", index=0)]
+    attempt = AttemptFolder.of(status.identity)
+    with attempt.claim(), contextlib.closing(LogWriter(attempt.log)) as logbook:
+        recorder = Recorder(status, attempt, logbook, [])
+        name = ReplicaName("chief", 0)
+        recorder.apply(ReplicaChanged(at=1.0, replica=name, state=ReplicaState.FAILED))
+        recorder.end(JobChanged(at=2.0, state=end, reason="", message=""))
+    assert [replica.state for replica in attempt.status().replicas] == ["failed", state]
