@@ -5,6 +5,7 @@ import errno
 _STEPS = {
     errno.ENOSPC: "free some space there",
     errno.EDQUOT: "free some space there",
+    errno.ENOTDIR: "a part of this path is a file; remove it, or name a folder, such as by TFSTEPS_HOME for records",
     errno.EROFS: "make its file system writable",
     errno.EACCES: "give this user the permission",
     errno.EPERM: "give this user the permission",

@@ -35,7 +35,8 @@ def reported() -> Iterator[None]:
     except BrokenPipeError as error:
         raise typer.Exit(_SIGPIPE) from error
     except OSError as error:  # a full disk under standard output, a run folder of another user
-        what = f"{STDOUT} cannot be written: {error.strerror}" if error.filename == STDOUT else error
+        named = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
+        what = f"{STDOUT} cannot be written: {error.strerror}" if error.filename == STDOUT else named
         say(f"error: {what}; {next_step(error)}")
         raise typer.Exit(ExitCode.PLATFORM) from error
     except typer.Exit:  # of a command that has said all

@@ -18,6 +18,7 @@ Expanded = tuple[Any, Mapping[str, RefusedError]]
 
 _WIDE = str.maketrans("（），：", "(),:")  # noqa: RUF001  full-width characters, as Chinese keyboards type them
 _GPU = re.compile(r"(-1|[0-9]+|0?\.[0-9]+)\s*(?:\(\s*([^\s(),]+)\s*(?:,\s*([^\s(),]+)\s*)?\))?")
+_VIRTUAL_GPU = re.compile(r"[^\s,()]+\s*,\s*(0?\.[0-9]+)\s*(?:\([^()]*\))?")  # memory and share, of cube-studio
 _GPU_ALLOWED = "2, 2(TYPE), 2(VENDOR,TYPE), a fraction such as 0.5, or -1 for all GPUs of the node"
 _VOLUME = re.compile(r"([^()]+)\(([^()]*)\)(?:\s*:\s*(\S+))?")
 _VOLUME_ALLOWED = (
@@ -81,6 +82,10 @@ def _gpu(value: Mapping[str, Any]) -> dict[str, Any]:
     text = str(gpu).translate(_WIDE).strip()
     match = _GPU.fullmatch(text)
     if not match:
+        if share := _VIRTUAL_GPU.fullmatch(text):
+            setting = "the setting `gpu.fraction` of the platform names its resource"
+            fix = f"Write the share alone, `gpu: {share[1]}`: {setting}"
+            raise RefusedError("asks for a part of a GPU's memory, too, which no setting names", fix, _GPU_ALLOWED)
         if "(" in text or ")" in text:
             raise RefusedError("is not a number of GPUs", "Correct it", _GPU_ALLOWED)
         return {}

@@ -129,6 +129,7 @@ def _pairs(
             else:
                 wrong, fix = "is not an alias of a mapping", "Write `<<: *name`, with `&name` at a mapping"
                 problems.append(Problem(path=(*path, "<<"), wrong=wrong, fix=fix, line=line_of(value)))
+                break  # a list such as [1, 2] is one mistake
 
 
 def _scalar(node: yaml.Node) -> str | float | bool | None:

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from tests.unit.cli.command import COMMAND
+from tests.unit.cli.command import COMMAND, tfsteps
 
 FULL = "standard output cannot be written: No space left on device; free some space there\n"
 
@@ -55,3 +55,14 @@ def test_messages_that_cannot_be_written_do_not_change_what_a_command_does(redir
 def test_output_to_a_closed_stream_is_discarded(home):
     assert run("run job.yaml --run-id r1", ">&-") == (0, "", "")
     assert (home / "started").exists()
+
+
+def test_a_file_in_place_of_the_folder_of_records_is_named(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("TFSTEPS_HOME", str(tmp_path / "file"))
+    code, _, error = tfsteps("runs")
+    assert (code, error.startswith(f"error: {tmp_path}/file/runs: Not a directory; a part of this path is a file")) == (
+        13,
+        True,
+    ), error
+    assert "TFSTEPS_HOME" in error

@@ -165,6 +165,7 @@ BAD_FIELDS: list[BadSpec] = [
     ("resources: {gpu: 1.5}", "resources.gpu", "is not a whole number"),
     ("resources: {gpu: -2}", "resources.gpu", "is out of range"),
     ('resources: {gpu: "2(T4"}', "resources.gpu", "2(VENDOR,TYPE)"),
+    ('resources: {gpu: "8G,0.5"}', "resources.gpu", "`gpu: 0.5`: the setting `gpu.fraction` of the platform names its"),
     ('resources: {gpu: "2()"}', "resources.gpu", "is not a number of GPUs"),
     ("resources: {gpu_fraction: 1}", "resources.gpu_fraction", "is out of range"),
     ("resources: {cpu: 2~}", "resources.cpu", "REQUEST~LIMIT"),

@@ -54,7 +54,7 @@ BAD_TEXTS: list[BadSpec] = [
     (_MNIST + "args: &a [*a]", "job", "has an alias that refers to itself"),
     (_MNIST + "env: &e {<<: *e}", "job", "has an alias that refers to itself"),
     (_MNIST + "<<: 5", "<<", "is not an alias of a mapping"),
-    (_MNIST + "<<: [1]", "<<", "is not an alias of a mapping"),
+    (_MNIST + "<<: [1, 2]", "<<", "is not an alias of a mapping"),
     (_MNIST + "args: " + "[" * 200 + "]" * 200, "job", "is nested more than 100 levels deep"),
     (_MNIST + "args: " + "[" * 100_000, "job", "is nested more than 100 levels deep"),
     (_MNIST + "args: " + "{a: " * 200, "job", "is nested more than 100 levels deep"),
