@@ -108,6 +108,7 @@ def components(programs: Mapping[str, Path]) -> list[Component]:
                 f"--tls-private-key-file={PKI}/apiserver.key",
                 f"--client-ca-file={PKI}/ca.crt",
                 "--authorization-mode=Node,RBAC",
+                "--enable-priority-and-fairness=false",  # work for each request, where none is held back
                 "--enable-admission-plugins=NodeRestriction",
                 "--service-account-issuer=https://kubernetes.default.svc",
                 f"--service-account-key-file={PKI}/service-account.pub",
@@ -129,6 +130,8 @@ def components(programs: Mapping[str, Path]) -> list[Component]:
                 f"--service-account-private-key-file={PKI}/service-account.key",
                 "--leader-elect=false",
                 "--bind-address=127.0.0.1",
+                # Nothing here reads Endpoints: the proxy and the DNS server watch EndpointSlices.
+                "--controllers=*,-endpoints-controller,-endpointslice-mirroring-controller",
             ],
         ),
         Component(
