@@ -51,7 +51,6 @@ def run(*options):
     return json.loads(ran.stdout), ran.stderr
 
 
-@pytest.mark.tensorflow
 @pytest.mark.parametrize("scheme", ["s3", "gs"])
 def test_metrics_and_curves_of_a_job_come_from_its_bucket(scheme, tmp_path, monkeypatch):
     job = {

@@ -1,17 +1,19 @@
-"""A trainer whose model and event files go to a bucket: TensorFlow writes them here, and a client uploads them.
+"""A trainer whose model and event files go to a bucket: they are written here, and a client uploads them.
+
+Without TensorFlow, whose import takes longer than all else here: its event files are read by tests of other jobs.
 
 Environment: TFSTEPS_MODEL_DIR, TFSTEPS_LOG_DIR, both s3://bucket/key or gs://bucket/key; addresses and credentials as the
 clients read them. Argument: the number of steps; 0 = nothing is written.
 """
 
 import os
-import pathlib
 import sys
 import tempfile
 
 import boto3
 import gcsfs
-import tensorflow as tf
+
+from tests.support.event_writer import ScalarWriter
 
 
 def upload(uri, data):
@@ -25,9 +27,8 @@ def upload(uri, data):
 
 if steps := int(sys.argv[1]):
     with tempfile.TemporaryDirectory() as folder:
-        with tf.summary.create_file_writer(folder).as_default():
+        with ScalarWriter(folder) as writer:
             for step in range(steps):
-                tf.summary.scalar("loss", 1.0 / (step + 1), step=step)
-        (written,) = pathlib.Path(folder).iterdir()
-        upload(f"{os.environ['TFSTEPS_LOG_DIR']}/train/{written.name}", written.read_bytes())
+                writer.scalar("loss", 1.0 / (step + 1), step)
+        upload(f"{os.environ['TFSTEPS_LOG_DIR']}/train/{writer.path.name}", writer.path.read_bytes())
     upload(f"{os.environ['TFSTEPS_MODEL_DIR']}/saved_model.pb", b"a model")
