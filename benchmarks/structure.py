@@ -103,9 +103,7 @@ class Jumps(NamedTuple):
 
 def measure(package: pathlib.Path) -> Structure:
     """Return the structure of the package in a folder; its tests are left out."""
-    files = [file for file in sorted(package.rglob("*.py")) if not {"test", "tests"} & set(file.parts)]
-    texts = {file: file.read_text(encoding="utf-8") for file in files}
-    trees = {file: ast.parse(text) for file, text in texts.items()}
+    trees = parsed(package)
     defined, named = set[str](), collections.Counter[str]()
     for node in (node for tree in trees.values() for node in ast.walk(tree)):
         match node:
@@ -114,15 +112,25 @@ def measure(package: pathlib.Path) -> Structure:
                     defined.add(name)
             case ast.Name(id=name) | ast.Attribute(attr=name):
                 named[name] += 1
-    lines = [text.count("\n") for text in texts.values()]
+    lines = [file.read_text(encoding="utf-8").count("\n") for file in trees]
     once = sum(named[name] == 1 for name in defined)
-    return Structure(len(files), sum(lines), max(lines), len(defined), once, _circles(package, trees))
+    return Structure(len(trees), sum(lines), max(lines), len(defined), once, _circles(imports_of(package, trees)))
 
 
-def _circles(package: pathlib.Path, trees: dict[pathlib.Path, ast.Module]) -> int:
-    """Count the groups of modules that can reach each other by imports."""
+def parsed(package: pathlib.Path) -> dict[pathlib.Path, ast.Module]:
+    """Return the syntax trees of the package in a folder; its tests are left out."""
+    files = [file for file in sorted(package.rglob("*.py")) if not {"test", "tests"} & set(file.parts)]
+    return {file: ast.parse(file.read_text(encoding="utf-8")) for file in files}
+
+
+def imports_of(package: pathlib.Path, trees: dict[pathlib.Path, ast.Module]) -> dict[str, set[str]]:
+    """Return for each module the modules of its package that it imports, also inside functions."""
     names = {_module(package, file): file for file in trees}
-    reached = {name: set(_imports(name, file, trees[file], names)) for name, file in names.items()}
+    return {name: set(_imports(name, file, trees[file], names)) for name, file in names.items()}
+
+
+def _circles(reached: dict[str, set[str]]) -> int:
+    """Count the groups of modules that can reach each other by imports. It extends its argument."""
     for through, further in reached.items():  # Warshall's closure
         for targets in reached.values():
             if through in targets:

@@ -2,7 +2,7 @@
 
 import pathlib
 
-from tfsteps.platforms.tfjob_v1alpha1 import TfJobOptions
+from tfsteps.platforms.tfjob_v1alpha1.options import TfJobOptions
 from tfsteps.platforms.tfjob_v1alpha1.tfjob import KINDS
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.location import Location

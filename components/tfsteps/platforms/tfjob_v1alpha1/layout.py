@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from tfsteps.platforms.tfjob_v1alpha1 import TfJobOptions, keeps_operators_tf_config
+from tfsteps.platforms.tfjob_v1alpha1.options import TfJobOptions, keeps_operators_tf_config
 from tfsteps.runs.identity import short_hash
 from tfsteps.spec import Problem, RoleName, TrainingJob, is_uri
 from tfsteps.systems.kubernetes.render.command_wrapper import unexpanded

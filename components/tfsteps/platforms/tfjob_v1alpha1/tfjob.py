@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 
 from tfsteps.kube.resource import PODS, Resource
-from tfsteps.platforms.tfjob_v1alpha1 import CAPABILITIES, TfJobOptions, keeps_operators_tf_config, layout
+from tfsteps.platforms.tfjob_v1alpha1 import layout
 from tfsteps.platforms.tfjob_v1alpha1.layout import Api, Part
+from tfsteps.platforms.tfjob_v1alpha1.options import CAPABILITIES, TfJobOptions, keeps_operators_tf_config
 from tfsteps.runs.events import ReplicaName, State
 from tfsteps.runs.identity import PREFIX, Identity
 from tfsteps.runs.output_paths import OutputPaths

@@ -20,7 +20,8 @@ from tfsteps.systems.base import JobNote, LaunchError, OnEnd, Scope
 from tfsteps.systems.capabilities import Capability
 from tfsteps.systems.expansion import escaped, expand_program
 from tfsteps.systems.features import Use
-from tfsteps.systems.local import CAPABILITIES, LocalOptions, pipeline_lock, ports, process
+from tfsteps.systems.local import pipeline_lock, ports, process
+from tfsteps.systems.local.options import CAPABILITIES, LocalOptions
 from tfsteps.systems.local.process import Command
 from tfsteps.systems.local.supervisor import LocalJob
 

@@ -11,7 +11,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from tfsteps.runs.events import ReplicaName, ReplicaState
 from tfsteps.spec import TrainingJob
-from tfsteps.systems.local import LocalOptions, sessions
+from tfsteps.systems.local import sessions
+from tfsteps.systems.local.options import LocalOptions
 from tfsteps.systems.local.process import Command, ReplicaProcess
 
 _TABLES = (pathlib.Path("/proc/net/tcp"), pathlib.Path("/proc/net/tcp6"))

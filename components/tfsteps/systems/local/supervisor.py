@@ -30,8 +30,8 @@ from tfsteps.runs.events import (
 from tfsteps.runs.store import AttemptFolder
 from tfsteps.spec import TrainingJob
 from tfsteps.systems.base import Cause
-from tfsteps.systems.local import LocalOptions
 from tfsteps.systems.local.guard import Guard
+from tfsteps.systems.local.options import LocalOptions
 from tfsteps.systems.local.output import Collector
 from tfsteps.systems.local.ports import Joins
 from tfsteps.systems.local.process import SECONDS, UP, CannotStartError, Command, ReplicaProcess, request_stacks
