@@ -15,7 +15,7 @@ from tests.support.s3 import served_bucket
 from tests.support.waiting import until
 from tests.unit.cli.command import said
 from tfsteps.engines.argo.workflow import WORKFLOWS
-from tfsteps.engines.kfp.store_config import CONFIG_MAP, SECRET
+from tfsteps.engines.kfp.object_store import CONFIG_MAP, SECRET
 from tfsteps.kube.resource import PODS, Resource
 
 SECRETS, CONFIG_MAPS = Resource("v1", "secrets", "Secret"), Resource("v1", "configmaps", "ConfigMap")

@@ -10,7 +10,7 @@ import tfsteps
 from tfsteps import schedule, spec, yaml_reader
 from tfsteps.cli import compiled
 from tfsteps.console.errors import CommandError
-from tfsteps.engines.kfp import store_config
+from tfsteps.engines.kfp import object_store
 from tfsteps.kube import kubeconfig
 from tfsteps.kube.credentials import AccessError
 from tfsteps.platforms.hai import access as hai_access
@@ -97,7 +97,7 @@ def test_every_reader_of_yaml_says_what_is_wrong(tmp_path, monkeypatch, text, _w
         (lambda: schedule.load(file), spec.SpecError),
         (kubeconfig.find, AccessError),
         (hai_access.find, AccessError),
-        (lambda: store_config.settings("s3://a/b", {"providers": line + text}, ""), store_config.StoreError),
+        (lambda: object_store.store_settings("s3://a/b", {"providers": line + text}, ""), object_store.StoreError),
     ]
     for read, error in readers:
         with pytest.raises(error):

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tfsteps import spec
-from tfsteps.engines.kfp.store_config import CONFIG_MAP, SECRET
+from tfsteps.engines.kfp.object_store import CONFIG_MAP, SECRET
 from tfsteps.runs.identity import Identity
 from tfsteps.systems import registry
 from tfsteps.systems.kubeflow.tfjob import TFJob

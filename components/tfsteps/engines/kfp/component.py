@@ -8,7 +8,7 @@ from kfp import dsl
 from kfp.dsl.container_component_class import ContainerComponent
 from kfp.dsl.pipeline_task import TaskState
 
-from tfsteps.engines.kfp.argument import ARGUMENT
+from tfsteps.engines.kfp import ARGUMENT
 from tfsteps.image import IMAGE, LIMITS, REQUESTS
 
 _PASSTHROUGHS = (

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tfsteps.engines.kfp.argument import ARGUMENT
+from tfsteps.engines.kfp import ARGUMENT
 from tfsteps.engines.kfp.graph import (
     INPUT,
     STRING,

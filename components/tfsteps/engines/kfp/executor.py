@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from tfsteps.engines.base import check_depth
-from tfsteps.engines.kfp.argument import ARGUMENT
+from tfsteps.engines.kfp import ARGUMENT
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.runs.identity import Identity, new_run_id
 

@@ -4,8 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tfsteps.engines.kfp import driver_rules
-from tfsteps.engines.kfp.argument import ARGUMENT
+from tfsteps.engines.kfp import ARGUMENT, driver_rules
 from tfsteps.engines.kfp.driver_rules import STUBS
 from tfsteps.engines.kfp.graph import PROGRAM, Call, Node, calls
 from tfsteps.yaml_reader import documents
@@ -26,7 +25,7 @@ def lint_messages(compiled: str, arguments: Mapping[str, Any] | None = None) -> 
     Raises:
         YamlError: It is neither.
     """
-    from tfsteps.engines.kfp import artifact_rules, caching, step_rules  # noqa: PLC0415  who writes pipelines imports it
+    from tfsteps.engines.kfp import step_rules  # noqa: PLC0415  who writes pipelines imports it
 
     spec, *platforms = documents(compiled)
     sentences, settings = [], platform_settings(platforms)
@@ -37,10 +36,10 @@ def lint_messages(compiled: str, arguments: Mapping[str, Any] | None = None) -> 
     for call in calls(spec, arguments):
         rules = (
             _task(call.task),
-            artifact_rules.lint_messages(call),
+            step_rules.artifact_messages(call),
             driver_rules.lint_messages(call),
             driver_rules.hookless(call, spec),
-            caching.lint_messages(call, *step_rules.step_inputs(call)),
+            step_rules.caching_messages(call, *step_rules.step_inputs(call)),
             step_rules.lint_messages(call, settings.get(call.executor_label, {})),
             _not_handed_on(call, settings.get(call.executor_label, {})),
         )
@@ -77,7 +76,7 @@ def warnings(compiled: str) -> list[str]:
     Raises:
         YamlError: It is neither.
     """
-    from tfsteps.engines.kfp import caching, step_rules  # noqa: PLC0415  who writes pipelines imports this module
+    from tfsteps.engines.kfp import step_rules  # noqa: PLC0415  who writes pipelines imports this module
 
     spec, *platforms = documents(compiled)
     sentences, settings = [], platform_settings(platforms)
@@ -85,7 +84,7 @@ def warnings(compiled: str) -> list[str]:
         rules = (
             _image(call.container.get("image", "")),
             _task_uuid(call.task),
-            caching.warnings(call),
+            step_rules.caching_warnings(call),
             driver_rules.warnings(call),
             step_rules.warnings(call, settings.get(call.executor_label, {})),
         )

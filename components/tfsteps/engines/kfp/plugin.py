@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tfsteps.engines.kfp.argument import ARGUMENT
+from tfsteps.engines.kfp import ARGUMENT
 from tfsteps.engines.plugin import EnginePlugin, StepCommand, constant, deferred
 
 
@@ -20,7 +20,7 @@ PLUGIN = EnginePlugin(
     ),
     find_pipeline=deferred("tfsteps.engines.kfp.pipeline:find_pipeline"),
     objects=constant("tfsteps.engines.argo.workflow_objects:WORKFLOW_OBJECTS"),
-    node_names=constant("tfsteps.engines.kfp.node_names:NODE_NAMES"),
+    node_names=constant("tfsteps.engines.kfp.pipeline:NODE_NAMES"),
     authoring=constant("tfsteps.engines.kfp.authoring:AUTHORING"),
     submit=deferred("tfsteps.engines.kfp.submit:submit"),
     fire_times=deferred("tfsteps.engines.kfp.submit:fire_times"),

@@ -1,13 +1,15 @@
-"""Checks constant inputs of tfsteps steps with the parser of the launcher."""
+"""Checks tasks: inputs of steps of tfsteps by the launcher's parser, what a cache may hold, and opened artifacts."""
 
+import ast
 import functools
 from collections.abc import Iterator, Mapping
 from typing import Any, get_args
 
 from tfsteps import spec
 from tfsteps.engines import code_input
+from tfsteps.engines.kfp.driver_rules import is_finalizer
 from tfsteps.engines.kfp.executor import whole_numbers
-from tfsteps.engines.kfp.graph import INPUT, UNKNOWN, Call, Node, parameters, short
+from tfsteps.engines.kfp.graph import INPUT, PROGRAM, UNKNOWN, Call, Node, parameters, short
 from tfsteps.engines.kfp.task_config import partial_job
 from tfsteps.engines.kfp.task_settings import task_config
 from tfsteps.engines.unclear import places
@@ -59,6 +61,10 @@ _UNREACHED = {
     "`spec`",
     "securityContext": "set_security_context reaches the launcher, not the replicas; use pod.spec in `spec`",
 }
+FINGERPRINT = "FINGERPRINT"
+"""The variable of a cached training step whose value changes with its program and its data."""
+_FOLDERS = {("train", "model"), ("wait", "model")}
+"""Outputs that name a folder of the job's volume in their metadata, and are not in the back end's store."""
 
 
 def lint_messages(call: Call, settings: Node) -> Iterator[str]:
@@ -232,3 +238,88 @@ def _of_cluster(inputs: Mapping[str, Any]) -> list[Problem] | None:
         return None  # no such job is made: `problems` reports them, or the run sets what is missing
     first, *others = [registry.get(name).spec_problems(job) for name in registry.on_kubernetes()]
     return [problem for problem in first if all(problem in other for other in others)]
+
+
+def caching_messages(call: Call, known: dict[str, Any], unknown: list[str]) -> Iterator[str]:
+    """Yield why a step of tfsteps must not be taken from the cache.
+
+    Only `train` may be: its outputs are the whole result. What decides it must then be in its inputs, because the key
+    of the cache has the inputs and the launcher's container, not the image of the replicas, their files or the data.
+
+    Args:
+        call: The task.
+        known: The inputs of the step that are constant, with its defaults.
+        unknown: The names of the others.
+    """
+    options = call.task.get("cachingOptions", {})
+    if not options.get("enableCache") or not any(PROGRAM.fullmatch(word) for word in call.container.get("command", [])):
+        return
+    if call.step != "train":
+        yield "a launcher taken from the cache runs no job; call set_caching_options(False)"
+        return
+    job = plain_job(known)
+    lacks = {
+        "no `cache_key`, which would replace the inputs": bool(options.get("cacheKey")),
+        'run_id="", because the id of the run is another one each time': known.get("run_id") != "",
+        "an image with a digest, name@sha256:...": not {"spec", "image"} & {*unknown} and not _pinned(job),
+        f"the variable {FINGERPRINT} in `env`, of program and data": not {"spec", "env"} & {*unknown}
+        and not (job.get("env") or {}).get(FINGERPRINT),
+    }
+    if missing := [what for what, is_missing in lacks.items() if is_missing]:
+        yield (
+            "a training step taken from the cache runs no job: to be taken only when nothing has changed, it needs "
+            f"{'; '.join(missing)}. Add what is missing, or call set_caching_options(False)"
+        )
+
+
+def caching_warnings(call: Call) -> Iterator[str]:
+    """Find finalizers of the author's own that may be taken from the cache; of ours that is a problem."""
+    if call.task.get("cachingOptions", {}).get("enableCache") and is_finalizer(call.task) and not call.step:
+        yield "a finalizer taken from the cache does nothing; call set_caching_options(False), unless that is meant"
+
+
+def _pinned(job: dict[str, Any]) -> bool:
+    """Return whether each role has an image, and all images have a digest or come from the run."""
+    roles = job.get("roles") or {}
+    images = [role["image"] for role in roles.values() if isinstance(role, dict) and role.get("image")]
+    if not images or len(images) < len(roles):
+        images.append(job.get("image", ""))
+    return all("@sha256:" in str(image) or "{{$" in str(image) for image in images)
+
+
+def artifact_messages(call: Call) -> Iterator[str]:
+    """Yield a sentence for each such artifact whose `path` the task opens."""
+    for name, written in call.artifacts.items():
+        if written in _FOLDERS and _opens(call, name):
+            yield (
+                f"input {name!r}: nothing is at {name}.path on a cluster, because a model stays in the volume of its "
+                f'job; open {name}.metadata["path"], which works here and there, and mount the volume in this task '
+                "(kubernetes.mount_pvc)"
+            )
+
+
+def _opens(call: Call, name: str) -> bool:
+    placeholder = f"$.inputs.artifacts['{name}'].path"
+    words = [str(word) for word in (*call.container.get("command", []), *call.container.get("args", []))]
+    return any(placeholder in word for word in words) or any(
+        isinstance(node, ast.Attribute)
+        and node.attr == "path"
+        and isinstance(node.value, ast.Name)
+        and node.value.id == name
+        for function in _functions(words)
+        for node in ast.walk(function)
+    )
+
+
+def _functions(words: list[str]) -> Iterator[ast.AST]:
+    """Yield the function of a component whose source is among the words of its container."""
+    if "--function_to_execute" not in words[:-1]:
+        return
+    function = words[words.index("--function_to_execute") + 1]
+    for word in words:
+        if f"def {function}(" in word:
+            try:
+                tree = ast.parse(word)
+            except SyntaxError:  # a shell script, or of a newer Python
+                continue
+            yield from (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == function)

@@ -21,10 +21,10 @@ from tfsteps.console.messages import say, warn
 from tfsteps.console.text import local_time
 from tfsteps.engines.compiled import Compiled, LintError
 from tfsteps.engines.kfp import lint
+from tfsteps.engines.kfp.authoring import NAMESPACE, pod_references
 from tfsteps.engines.kfp.client import open_client, pages
 from tfsteps.engines.kfp.graph import calls
 from tfsteps.engines.kfp.inputs import definitions, typed
-from tfsteps.engines.kfp.pod_references import NAMESPACE, pod_references
 from tfsteps.engines.missing_objects import missing
 from tfsteps.engines.step_jobs import JOB_STEPS, check_settings
 from tfsteps.engines.submission import Submission, agree, print_yaml, show_command

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tfsteps.engines.kfp.node_names import scope, task_name
+from tfsteps.engines.kfp.pipeline import scope, task_name
 
 IN_KUBEFLOW = "ok-fkfq7.root.for-loop-2.iteration-iterations(0:0).iteration-item"
 

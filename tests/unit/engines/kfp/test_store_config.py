@@ -2,7 +2,7 @@
 
 import pytest
 
-from tfsteps.engines.kfp.store_config import SecretRef, StoreError, settings, split
+from tfsteps.engines.kfp.object_store import SecretRef, StoreError, split, store_settings
 
 URI = "minio://mlpipeline/v2/artifacts/p/run/train/salt/report"
 OWN = SecretRef(secret_name="mlpipeline-minio-artifact", access_key_key="accesskey", secret_key_key="secretkey")
@@ -30,18 +30,18 @@ OVERRIDES = (
 
 @pytest.mark.parametrize("config", [{}, {"providers": ""}, {"providers": "s3: {}"}, {"providers": "minio:"}])
 def test_without_a_provider_minio_is_the_store_of_the_installation(config):
-    found = settings(URI, config, "minio-service.kubeflow:9000")
+    found = store_settings(URI, config, "minio-service.kubeflow:9000")
     assert (found.url, found.region, found.secret) == ("http://minio-service.kubeflow:9000", "minio", OWN)
 
 
 @pytest.mark.parametrize("scheme", ["s3", "gs"])
 def test_without_a_provider_a_cloud_bucket_uses_credentials_of_the_environment(scheme):
-    found = settings(f"{scheme}://runs/a", {}, "")
+    found = store_settings(f"{scheme}://runs/a", {}, "")
     assert (found.url, found.region, found.secret) == ("", "", None)
 
 
 def test_the_default_of_a_provider():
-    found = settings("s3://runs/v2/a", {"providers": DEFAULT}, "")
+    found = store_settings("s3://runs/v2/a", {"providers": DEFAULT}, "")
     assert (found.url, found.region, found.force_path_style) == ("http://store.example:9000", "eu-central-1", False)
     assert found.secret == SecretRef(secret_name="keys", access_key_key="a", secret_key_key="s")
 
@@ -56,7 +56,7 @@ def test_the_default_of_a_provider():
     ],
 )
 def test_the_first_override_that_fits_counts(uri, url, secret):
-    found = settings(uri, {"providers": OVERRIDES}, "")
+    found = store_settings(uri, {"providers": OVERRIDES}, "")
     assert found.url == url
     assert (found.secret and found.secret.secret_name) == secret
     assert found.region == "eu-central-1"
@@ -65,7 +65,7 @@ def test_the_first_override_that_fits_counts(uri, url, secret):
 @pytest.mark.parametrize("endpoint", ["s3.amazonaws.com", "https://s3.amazonaws.com", "S3.amazonaws.com/"])
 def test_amazon_is_reached_by_its_region(endpoint):
     text = DEFAULT.replace("store.example:9000", endpoint)
-    assert settings("s3://runs/a", {"providers": text}, "").url == ""
+    assert store_settings("s3://runs/a", {"providers": text}, "").url == ""
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_amazon_is_reached_by_its_region(endpoint):
 )
 def test_a_config_map_without_usable_content(text, message):
     with pytest.raises(StoreError, match=message):
-        settings("s3://runs/v2/a", {"providers": text}, "")
+        store_settings("s3://runs/v2/a", {"providers": text}, "")
 
 
 def test_what_is_no_address_in_an_object_store():

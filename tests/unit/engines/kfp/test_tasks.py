@@ -5,7 +5,7 @@ from kfp import dsl, kubernetes
 
 from tests.support.kfp_compiler import compiled
 from tfsteps.console.errors import CommandError
-from tfsteps.engines.kfp.tasks import pipeline_task, task_paths
+from tfsteps.engines.kfp.authoring import pipeline_task, task_paths
 from tfsteps.kfp import evaluate_gate, train
 from tfsteps.yaml_reader import documents
 

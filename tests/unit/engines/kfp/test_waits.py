@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tfsteps.engines.argo.pipeline import Wait, awaited
-from tfsteps.engines.kfp.waits import find_wait
+from tfsteps.engines.kfp.pipeline import find_wait
 
 WAIT = json.dumps({"args": ["--executor_input", "{{$}}"], "command": ["python", "-m", "tfsteps.steps.wait.launcher"]})
 LAUNCH = WAIT.replace("wait", "launch")
