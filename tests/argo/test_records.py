@@ -13,7 +13,7 @@ from tests.unit.cli.command import said, tfsteps
 from tfsteps.engines.argo.workflow import WORKFLOWS
 from tfsteps.kube.resource import Resource
 from tfsteps.runs.store import RECORDS
-from tfsteps.settings.config_map import CONFIG_MAP
+from tfsteps.settings.find import CONFIG_MAP
 from tfsteps.systems.kubernetes.record_settings import SECRET
 
 pytestmark = pytest.mark.cluster

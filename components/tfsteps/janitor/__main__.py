@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from tfsteps.engines import registry as engines
 from tfsteps.engines.plugin import EnginePlugin
-from tfsteps.janitor import metrics_server, options
+from tfsteps.janitor import metrics, options
 from tfsteps.janitor.metrics import JanitorMetrics
 from tfsteps.janitor.options import Options
 from tfsteps.janitor.other_clusters import sweep_others
@@ -65,7 +65,7 @@ class _Janitor:
         with contextlib.ExitStack() as stack:
             if port:
                 try:
-                    stack.enter_context(metrics_server.serve(self._metrics, port))
+                    stack.enter_context(metrics.serve(self._metrics, port))
                 except OSError as error:
                     self._say(
                         f"The janitor cannot start: --metrics-port {port} cannot be used: {error.strerror}. "

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
-from tfsteps.janitor.default_retention import DEFAULT, PRESETS, DefaultRetention
+from tfsteps.janitor.rules import DEFAULT, PRESETS, DefaultRetention
 from tfsteps.spec.units import parse_duration
 
 VARIABLES = {

@@ -9,8 +9,7 @@ import msgspec
 
 from tfsteps.engines.engine_objects import AbandonedRuns
 from tfsteps.engines.registry import EngineRuns, owner_of
-from tfsteps.janitor.default_retention import FOR_EVER, DefaultRetention
-from tfsteps.janitor.rules import Due, Reason, due
+from tfsteps.janitor.rules import FOR_EVER, DefaultRetention, Due, Reason, due
 from tfsteps.kube.answers import CUT
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError, Stopped

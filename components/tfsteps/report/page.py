@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tfsteps.report import curves, endings, sections
+from tfsteps.report import curves, sections
 from tfsteps.report.description import Description
 from tfsteps.report.document import document, save
 from tfsteps.report.formats import plural, size
@@ -42,7 +42,7 @@ def write(attempt: AttemptFolder, status: Status | None = None) -> pathlib.Path:
     opened = status.failure.replica if status.failure else ""
     parts = [
         ("failure", "Why it failed", sections.failure(status)),
-        ("lost", "What is known", endings.lost(status)),
+        ("lost", "What is known", sections.lost(status)),
         ("warnings", "Warnings", sections.warnings(status, len(status.replicas) - len(shown))),
         ("graph", "Graph", graph(shown, job.strategy or _strategy(status.replicas), status.decisive_replica, opened)),
         ("timeline", "Timeline", timeline(status, shown)),
@@ -67,7 +67,7 @@ def write(attempt: AttemptFolder, status: Status | None = None) -> pathlib.Path:
 def _replicas(attempt: AttemptFolder, status: Status, shown: Sequence[ReplicaStatus], opened: str) -> Html:
     """Return the panels of the replicas, below a search box for their lines if the log has any."""
     ends = tails(attempt.log, [replica.name for replica in shown])
-    sentences = filter(None, [endings.peer_lost(status), endings.stopped(status)])
+    sentences = filter(None, [sections.peer_lost(status), sections.stopped(status)])
     search = None
     if lines := sum(len(tail.lines) for tail in ends.values()):
         paths = [attempt.log, *[segment.path for segment in segments(attempt.log)]]

@@ -8,8 +8,7 @@ import time
 import pytest
 
 from tests.support.waiting import until
-from tfsteps.janitor import metrics_server
-from tfsteps.janitor.metrics import JanitorMetrics
+from tfsteps.janitor.metrics import _CLIENTS, JanitorMetrics, MetricsServer, _Handler, serve
 from tfsteps.janitor.sweep import Count
 
 
@@ -20,7 +19,7 @@ def metrics():
 
 @pytest.fixture
 def port(metrics):
-    with metrics_server.serve(metrics, 0) as server:
+    with serve(metrics, 0) as server:
         yield server.server_port
 
 
@@ -62,19 +61,19 @@ def test_all_interfaces(port):
 
 def test_a_port_that_is_in_use():
     with socket.create_server(("", 0)) as other, pytest.raises(OSError, match="in use"):
-        metrics_server.MetricsServer(JanitorMetrics([], 60), other.getsockname()[1])
+        MetricsServer(JanitorMetrics([], 60), other.getsockname()[1])
 
 
 def test_clients_that_hang_do_not_keep_others_away_for_long(port, monkeypatch):
-    assert metrics_server._Handler.timeout == 10
-    monkeypatch.setattr(metrics_server._Handler, "timeout", 1)
+    assert _Handler.timeout == 10
+    monkeypatch.setattr(_Handler, "timeout", 1)
     begun, threads = time.monotonic(), threading.active_count()
-    hanging = [socket.create_connection(("127.0.0.1", port)) for _ in range(3 * metrics_server._CLIENTS)]
+    hanging = [socket.create_connection(("127.0.0.1", port)) for _ in range(3 * _CLIENTS)]
     for client in hanging[::2]:
         client.sendall(b"GET /met")
 
     def answers():
-        assert threading.active_count() <= threads + metrics_server._CLIENTS
+        assert threading.active_count() <= threads + _CLIENTS
         try:
             return get(port, "/healthz")[0] == 200
         except (OSError, http.client.HTTPException):  # too many clients
@@ -87,7 +86,7 @@ def test_clients_that_hang_do_not_keep_others_away_for_long(port, monkeypatch):
 
 
 def test_it_ends_while_a_client_is_connected(metrics):
-    with metrics_server.serve(metrics, 0) as server:
+    with serve(metrics, 0) as server:
         client = socket.create_connection(("127.0.0.1", server.server_port))
         begun = time.monotonic()
     assert time.monotonic() - begun < 5

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tfsteps.janitor.default_retention import PRESETS, DefaultRetention
 from tfsteps.janitor.options import VARIABLES, parse
+from tfsteps.janitor.rules import PRESETS, DefaultRetention
 
 
 @pytest.fixture(autouse=True)

@@ -7,8 +7,7 @@ import pytest
 
 from tests.unit.systems.kubernetes.objects import condition, tfjob
 from tfsteps import spec
-from tfsteps.janitor.default_retention import PRESETS, DefaultRetention
-from tfsteps.janitor.rules import PATIENCE_SECONDS, Reason, due
+from tfsteps.janitor.rules import PATIENCE_SECONDS, PRESETS, DefaultRetention, Reason, due
 from tfsteps.platforms.tfjob_v1alpha1.tfjob import KINDS
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.cleanup.retention import RetentionPolicy, annotations, retention_policy

@@ -9,8 +9,7 @@ import pytest
 
 from tests.unit.systems.kubernetes.objects import condition
 from tests.wire.scripted import Answer, refusal, serve
-from tfsteps.janitor.default_retention import DefaultRetention
-from tfsteps.janitor.rules import Reason
+from tfsteps.janitor.rules import DefaultRetention, Reason
 from tfsteps.janitor.sweep import Sweep
 from tfsteps.kube import client as apis
 from tfsteps.kube.client import Api

@@ -15,7 +15,7 @@ from tests.unit.janitor.api_server import FakeApiServer
 from tests.unit.janitor.test_sweep import NODE, OWNER
 from tests.unit.systems.kubernetes.objects import condition
 from tfsteps import spec
-from tfsteps.janitor.default_retention import FOR_EVER, DefaultRetention
+from tfsteps.janitor.rules import FOR_EVER, DefaultRetention
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.systems import registry

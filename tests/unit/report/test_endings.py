@@ -7,7 +7,7 @@ from tests.support import finished
 from tests.support.finished import START, attempt_of, changes, ran
 from tests.unit.report.test_html import Reader
 from tests.unit.report.test_page import page_of
-from tfsteps.report import endings
+from tfsteps.report import sections
 from tfsteps.report.formats import duration
 from tfsteps.runs.events import State
 
@@ -34,11 +34,11 @@ def stopped_workers(state, workers):
 def test_why_workers_were_stopped(state, cause):
     _, status = stopped_workers(state, 2)
     expected = f"worker-0 and worker-1 were stopped because {cause}. This is not a failure: they are shown as stopped."
-    assert endings.stopped(status) == expected
+    assert sections.stopped(status) == expected
 
 
 def test_nothing_is_said_about_replicas_that_ended_by_themselves():
-    assert endings.stopped(attempt_of(JOB % 1, State.SUCCEEDED)[1]) == ""
+    assert sections.stopped(attempt_of(JOB % 1, State.SUCCEEDED)[1]) == ""
 
 
 def test_replicas_that_lost_a_peer_lead_to_the_one_that_failed_first():
@@ -53,9 +53,9 @@ def test_replicas_that_lost_a_peer_lead_to_the_one_that_failed_first():
 def test_without_a_replica_that_failed_first_nobody_is_blamed():
     status = finished.failed().status()
     status.failure = msgspec.structs.replace(status.failure, replica="chief-0")
-    assert endings.peer_lost(status) == ""
+    assert sections.peer_lost(status) == ""
     status.failure = None
-    assert endings.peer_lost(status) == ""
+    assert sections.peer_lost(status) == ""
 
 
 def test_stopped_workers_do_not_look_like_failures():
@@ -79,7 +79,7 @@ def test_stopped_workers_do_not_look_like_failures():
     ],
 )
 def test_lists_of_names(names, text):
-    assert endings.listed(names) == text
+    assert sections.listed(names) == text
 
 
 def killed(system, namespace="", location=None, *, seen=False):
@@ -132,7 +132,7 @@ def test_a_lost_run_elsewhere(system, namespace, location, place):
 
 def test_an_end_that_is_recorded_is_not_lost():
     status = finished.failed().status()
-    assert endings.lost(status) is None
+    assert sections.lost(status) is None
 
 
 @pytest.mark.parametrize(("seconds", "shown"), [(-900, "not known"), (-30, "0s"), (75, "1m15s"), (None, "\N{EN DASH}")])

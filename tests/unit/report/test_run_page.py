@@ -9,8 +9,7 @@ from tests.support.finished import START
 from tests.unit.report.test_html import Reader
 from tests.unit.report.test_page import EVIL, check_policy
 from tfsteps import report
-from tfsteps.report.run_page import has_report, write_run
-from tfsteps.report.run_steps import run_steps
+from tfsteps.report.run_page import has_report, run_steps, write_run
 from tfsteps.runs import store
 from tfsteps.runs.events import State
 from tfsteps.runs.identity import Identity

@@ -7,10 +7,9 @@ import yaml
 
 from tfsteps.image import IMAGE
 from tfsteps.janitor.__main__ import main
-from tfsteps.janitor.default_retention import DEFAULT
 from tfsteps.janitor.metrics import JanitorMetrics
 from tfsteps.janitor.options import VARIABLES, parse
-from tfsteps.janitor.rules import Reason
+from tfsteps.janitor.rules import DEFAULT, Reason
 from tfsteps.systems import registry
 
 MANIFESTS = pathlib.Path(__file__).parents[3] / "manifests/janitor"

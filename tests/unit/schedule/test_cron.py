@@ -5,7 +5,7 @@ import zoneinfo
 import pytest
 
 from tfsteps.schedule.cron import Cron
-from tfsteps.schedule.zones import fixed_offset, moved
+from tfsteps.schedule.kubeflow import fixed_offset, moved
 from tfsteps.spec.scalars import RefusedError
 
 NOW = 1_796_000_000  # November 2026

@@ -11,8 +11,8 @@ from tfsteps.kube.errors import ApiError, Stopped
 from tfsteps.kube.resource import Resource
 from tfsteps.runs.record_store import NOWHERE, RecordError, RecordSettings
 from tfsteps.runs.store import RECORDS
-from tfsteps.settings import config_map
-from tfsteps.settings.config_map import SettingsUnreadableError
+from tfsteps.settings import find
+from tfsteps.settings.find import SettingsUnreadableError
 
 SECRET = "tfsteps-records"  # noqa: S105
 """As the ConfigMap it holds environment variables; that of the address is in the ConfigMap. It may be left out."""
@@ -38,7 +38,7 @@ def of_namespace(api: Api, namespace: str) -> RecordSettings | None:
         RecordError: They cannot be read, or are wrong.
     """
     try:
-        data = config_map.read(api, namespace)
+        data = find.read(api, namespace)
         if data.get(RECORDS, "").strip() in NOWHERE:
             return None
         secret = {name: _decoded(name, text) for name, text in _data(api, _SECRETS, namespace, SECRET).items()}
