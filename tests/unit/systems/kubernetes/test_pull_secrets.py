@@ -22,7 +22,7 @@ WHO = Identity(run="r", task="t")
 PLACES = OutputPaths(output="/d/r", model="/d/r/model", logs="/d/r/logs", base_dir=None)
 USERS, PLATFORMS = {"name": "own"}, {"name": "hub"}
 MAKERS = {  # each module that makes a pod, and why its pods have the pull secrets
-    "engines/argo/template.py": "a fragment: Argo adds the pull secrets of the Workflow",
+    "engines/argo/step.py": "a fragment: Argo adds the pull secrets of the Workflow",
     "imports/jobset.py": "reads a pod",
     "platforms/tfjob_v1alpha1/tfjob.py": "a template without a container",
     "schedule/cronjob.py": "tested here",
@@ -31,8 +31,7 @@ MAKERS = {  # each module that makes a pod, and why its pods have the pull secre
     "systems/kubernetes/follow/volume_reader.py": "runs the launcher's image: tests/wire/test_volume_reader.py",
     "systems/kubernetes/render/pod_template.py": "tested here",
     "systems/kubernetes/tensorboard/manifests.py": "tested here",
-    "systems/trainjob/runtimes.py": "a runtime: a TrainJob overrides its pods, as tested here",
-    "systems/trainjob/trainjob.py": "tested here",
+    "systems/trainjob/trainjob.py": "tested here; a runtime, whose pods a TrainJob overrides",
 }
 
 
