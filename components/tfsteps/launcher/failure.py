@@ -321,7 +321,8 @@ class FailureWatch:
         if key not in self._failures:
             if time.monotonic() - self._seen.setdefault(key, time.monotonic()) < _SETTLE_SECONDS:
                 return ""
-            self._failures[key] = repeatable(raised(self._last_lines(*key)))
+            tail = self._last_lines(*key)
+            self._failures[key] = repeatable(raised(tail), tail)
         return self._failures[key]
 
 

@@ -18,6 +18,7 @@ _PASSING = re.compile(
     r"OSError|IOError|Connection|Timeout|TimedOut|Unavailable|Aborted|Cancelled|DeadlineExceeded|ResourceExhausted"
     r"|DataLoss|HTTP|URLError|gaierror|socket|SSL|BlockingIOError|Interrupted|MemoryError|OutOfMemory|Temporar"
 )
+_WRONG_ARGUMENTS = re.compile(r"\S.*: error: ")  # argparse ends by SystemExit, which prints no traceback
 _LEGACY = '`TF_USE_LEGACY_KERAS: "1"` in `env`'
 _PAGE = "docs/get-started/keras.md"
 _HINTS: tuple[tuple[str, str], ...] = (
@@ -96,8 +97,15 @@ def no_restart_helps(exception: str) -> bool:
     return bool(_PERMANENT.match(exception))
 
 
-def repeatable(error: Raised) -> str:
-    """Return the exception and its place if it would come again; empty = there is none, or it may pass by itself."""
+def repeatable(error: Raised, tail: Sequence[str] = ()) -> str:
+    """Return what has failed and would fail again; empty = there is none, or it may pass by itself.
+
+    Args:
+        error: The exception of a program, which counts with its place.
+        tail: Its last lines. Without an exception, the error that argparse prints for wrong arguments counts.
+    """
+    if not error.exception and any(line.startswith("usage: ") for line in tail):
+        return tail[-1] if _WRONG_ARGUMENTS.match(tail[-1]) else ""
     if not error.exception or _PASSING.search(error.exception):
         return ""
     return f"{error.exception} at {error.frame}" if error.frame else error.exception

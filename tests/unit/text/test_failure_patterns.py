@@ -89,6 +89,9 @@ def test_what_will_come_again():
     assert repeatable(Raised("ValueError: x", "t.py:1 in f")) == "ValueError: x at t.py:1 in f"
     passing = ["ConnectionRefusedError: x", "OSError: x", LOST, "requests.exceptions.HTTPError: 503", ""]
     assert not any(repeatable(Raised(exception, "t.py:1")) for exception in passing)
+    wrong = ["usage: train.py [-h]", "train.py: error: unrecognized arguments: --x"]
+    assert repeatable(Raised(), wrong) == wrong[-1]
+    assert not any(repeatable(Raised(), tail) for tail in (wrong[1:], [*wrong, "more"], wrong[:1], []))
     assert no_restart_helps("ModuleNotFoundError: No module named 'x'")
     assert no_restart_helps("SyntaxError: x")
     assert not no_restart_helps("ValueError: cannot import")

@@ -371,8 +371,9 @@ class _Active:
     def _decide(self, replica: ReplicaProcess, exit_code: int) -> None:
         latest = self._job.latest.items()
         succeeded = {name.member for name, other in latest if other.state is ReplicaState.SUCCEEDED}
-        error = raised(replica.tail.lines()) if exit_code else Raised()
-        failure = "" if replica.reason else repeatable(error)
+        tail = replica.tail.lines() if exit_code else []
+        error = raised(tail) if tail else Raised()
+        failure = "" if replica.reason else repeatable(error, tail)
         decision = self._policy.judge(replica.replica.member, exit_code, succeeded, replica.reason, failure)
         if decision.action == "succeed":
             self._job.succeed()
