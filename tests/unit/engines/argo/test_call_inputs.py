@@ -182,7 +182,8 @@ WRONG = [
 
 def test_nothing_wrong():
     assert lint_messages(GOOD) == []
-    assert warnings(GOOD) == []
+    [of_numbers] = warnings(GOOD)  # Argo itself takes them
+    assert "it is not text, and the full CRDs of Argo" in of_numbers
 
 
 @pytest.mark.parametrize(("change", "says"), WRONG, ids=lambda value: None if isinstance(value, tuple) else value[:50])
