@@ -153,16 +153,7 @@ def task(
         job = single_task.job_of_file(single, run, values, overrides or [], here=place.on == Location.LOCAL)
     if system is None and job.system and on_of(registry.location(job.system)) == place.on:
         chosen = job.system
-    plan = functools.partial(
-        make_plan,
-        job.source,
-        chosen,
-        place,
-        run,
-        single.name,
-        dry_run=dry_run,
-        replace=replace,
-    )
+    plan = functools.partial(make_plan, job.source, chosen, place, run, single.name, dry_run=dry_run, replace=replace)
     if action is TaskAction.DEBUG:
         made, programs = held_plan(plan, "all" if hold is None else hold, _seconds(hold_for or _HOLD))
     else:
