@@ -30,6 +30,7 @@ def test_inputs_have_their_types(tmp_path):
         "args": ["--lr=0.1"],
         "env": {"A": "b=c"},
         "image": "a:1",
+        "cluster": "",
         "code": "",
         "data": "",
         "memory": "",
