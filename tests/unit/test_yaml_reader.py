@@ -26,7 +26,7 @@ REFUSED = {
     "itself": ("a: &a [*a]", "has an alias that refers to itself"),
     "merges itself": ("a: &a {<<: *a}", "has an alias that refers to itself"),
     "quadratic merge": (
-        f"x: &a {{{', '.join(f'k{i}: 1' for i in range(30_000))}}}\ny: {{<<: [{', '.join(['*a'] * 40_000)}]}}",
+        f"x: &a {{{', '.join(f'k{i}: 1' for i in range(6_000))}}}\ny: {{<<: [{', '.join(['*a'] * 8_000)}]}}",
         "has aliases that expand to more than",
     ),
     "billion laughs": (
@@ -107,7 +107,8 @@ def test_every_reader_of_yaml_says_what_is_wrong(tmp_path, monkeypatch, text, _w
 def test_no_other_module_parses_yaml():
     found = []
     for file in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        text = file.read_text("utf-8")
+        for node in ast.walk(ast.parse(text)) if re.search(r"\byaml\b", text) else ():
             of_yaml = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "yaml"
             if of_yaml and PARSERS.fullmatch(node.attr):
                 found.append(f"{file.relative_to(PACKAGE)}: yaml.{node.attr}")
