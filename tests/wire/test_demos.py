@@ -10,7 +10,7 @@ from tests.unit.cli.jobs_on_cluster import JOB, tfjob, write_kubeconfig
 from tests.unit.janitor.test_sweep import swept
 from tests.wire.scripted import Answer, refusal, serve
 from tests.wire.test_submit_argo import merged
-from tfsteps import spec
+from tfsteps import api, spec
 from tfsteps.backends import waiting
 from tfsteps.cli import app
 from tfsteps.engines.argo import submit
@@ -313,6 +313,15 @@ def test_runs_lists_demos_first(cluster):
     header, first, second, *_ = [line.split() for line in out.splitlines()]
     assert (code, err, "DEMO" in header) == (0, "", True)
     assert ("uid-once" in first, "demo" in first, "demo" in second) == (True, True, False)
+
+
+def test_a_notebook_shows_the_picture_of_a_demo(cluster):
+    cluster.mark("tfjobs", "uid-once")
+    listed = api.runs(on="kubernetes")
+    assert [entry.demo and entry.demo.picture for entry in listed][:2] == [PICTURE_URL, None]
+    page = listed._repr_html_()
+    assert page.count("<img") == page.count(f'<img src="{PICTURE_URL}" alt="demo"') == 1
+    assert (">Demo<" in page, ">Demo<" in listed[1:]._repr_html_()) == (True, False)
 
 
 def test_the_mark_of_a_submission_is_on_the_workflow_and_on_its_pods(cluster, workflow):

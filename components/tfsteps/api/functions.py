@@ -202,7 +202,8 @@ def runs(
         entries = run_list.entries(backend, run, run_list.parse_labels(texts), here=on == Location.LOCAL)
         run_list.check_sort(sort, entries, [])
         chosen = run_list.ordered([entry for entry in entries if selects.matches(entry)], sort, now)[:limit]
-        return RunList(tuple(Attempt.of(entry.status, is_job=entry.is_job) for entry in chosen), tuple(said))
+        shown = (Attempt.of(entry.status, is_job=entry.is_job, demo=entry.demo) for entry in chosen)
+        return RunList(tuple(shown), tuple(said))
 
 
 def show(

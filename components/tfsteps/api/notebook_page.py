@@ -9,7 +9,7 @@ from tfsteps.console.text import clean
 from tfsteps.report import charts as drawing
 from tfsteps.report.curves import Charts
 from tfsteps.report.formats import natural
-from tfsteps.report.html import Html, tag
+from tfsteps.report.html import Child, Html, tag
 from tfsteps.runs.status import Status
 
 _SHOWN_CHARTS = 8
@@ -50,7 +50,7 @@ def attempt(status: Status, curves: Charts | None, said: Sequence[str] = (), lin
     )
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Html:
+def table(header: Sequence[str], rows: Sequence[Sequence[Child]]) -> Html:
     """Return a table."""
     head = tag("tr", *[tag("th", name.capitalize() if name.isupper() else name, scope="col") for name in header])
     body = [tag("tr", *[tag("td", cell) for cell in row]) for row in rows]

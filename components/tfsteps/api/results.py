@@ -17,8 +17,9 @@ from tfsteps.report import charts, comparison, curves
 from tfsteps.report.comparison import Compared
 from tfsteps.report.curves import Charts
 from tfsteps.report.description import Description
-from tfsteps.report.html import Html, tag
+from tfsteps.report.html import Child, Html, tag
 from tfsteps.runs import store
+from tfsteps.runs.demo import Mark
 from tfsteps.runs.events import ReplicaState, State
 from tfsteps.runs.status import FailureSummary, Status
 
@@ -69,6 +70,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
         replicas: In the order chief, worker, ps, evaluator.
         warnings: Settings without effect, and lost data.
         notes: What was decided while the job was launched, such as the files that were packed; empty for other calls.
+        demo: In a list, the mark of a demo, with the address of its `picture`; None = it is no demo, or in no list.
         model: Folder of the model; empty = there is none here.
         event_files: Folder of the event files; empty = there is none here.
         output: The output folder, as the replicas see it.
@@ -96,6 +98,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     replicas: tuple[Replica, ...]
     warnings: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    demo: Mark | None = None
     model: str
     event_files: str
     output: str
@@ -106,7 +109,9 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """The whole status, as `status.json` has it. A copy: changes have no effect."""
 
     @classmethod
-    def of(cls, status: Status, *, is_job: bool = True, notes: Sequence[str] = ()) -> "Attempt":
+    def of(
+        cls, status: Status, *, is_job: bool = True, notes: Sequence[str] = (), demo: Mark | None = None
+    ) -> "Attempt":
         """Return an attempt with this status, or a pipeline."""
         identity = status.identity
         paths = outputs(status) if is_job else {"model": "", "logs": "", "report": ""}
@@ -131,6 +136,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
             replicas=tuple(map(_replica, status.replicas)),
             warnings=tuple(status.warnings),
             notes=tuple(notes),
+            demo=demo,
             model=paths["model"],
             event_files=paths["logs"],
             output=status.output,
@@ -253,8 +259,20 @@ class RunList(Sequence[Attempt]):
 
     def _repr_html_(self) -> str:
         header, *rows = self._rows()
-        table = notebook_page.table(header, rows) if rows else tag("p", "There are no such runs.")
-        return notebook_page.frame(table, notebook_page.notes(self.notes))
+        if not rows:
+            return notebook_page.frame(tag("p", "There are no such runs."), notebook_page.notes(self.notes))
+        shown: list[list[Child]] = [[*row] for row in rows]
+        if any(entry.demo for entry in self.entries):
+            header = ["DEMO", *header]
+            shown = [[_demo(entry.demo), *row] for entry, row in zip(self.entries, shown, strict=True)]
+        return notebook_page.frame(notebook_page.table(header, shown), notebook_page.notes(self.notes))
+
+
+def _demo(mark: Mark | None) -> Child:
+    """Return the picture of a demo, whose address `Mark` has checked; a word if it has none."""
+    if mark and mark.picture:
+        return tag("img", src=mark.picture, alt="demo", loading="lazy", referrerpolicy="no-referrer")
+    return "demo" if mark else "-"
 
 
 class Run(msgspec.Struct, frozen=True):

@@ -4,7 +4,7 @@ import html
 import re
 from collections.abc import Iterable
 
-_VOID = {"meta", "link", "path", "rect", "circle", "line", "use", "br", "input"}
+_VOID = {"meta", "link", "path", "rect", "circle", "line", "use", "br", "input", "img"}
 # Control characters are shown as their pictures; marks that reorder or break text as the replacement character.
 _UNPRINTABLE = {
     **{code: 0x2400 + code for code in range(32) if code not in (9, 10)},
