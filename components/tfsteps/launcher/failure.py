@@ -100,7 +100,7 @@ def failure_summary(status: Status, last_lines: LastLines, blamed: str = "") -> 
     whose = f"{failed.name}'s container {incarnation.container}" if incarnation.container else failed.name
     failure = f"{whose} failed{code}{again}: {detail}{where}."
     if status.reason == "SameFailure":
-        failure += " It failed twice in succession by this exception at this place, so the job was ended."
+        failure += " It failed twice in succession in the same way, so the job was ended."
     if early:
         failure = (
             f"{early[0].name} ended with exit code 0 {_seconds(incarnation, early[1])} before {failed.name} failed: "
@@ -280,7 +280,8 @@ class FailureWatch:
     """Follows one job whose operator restarts replicas.
 
     Only what two successive incarnations certainly did counts: each ended with an exit code other than 0, for no reason
-    of the platform's, after it had printed a whole traceback of an exception that does not pass by itself.
+    of the platform's, after it had printed a whole traceback of an exception that does not pass by itself, or the error
+    of argparse for wrong arguments.
     """
 
     def __init__(self, status: Status, last_lines: LastLines) -> None:
