@@ -201,7 +201,7 @@ class ContainerLog:
                 if await self._read_on(restarts, ended=ended):
                     return ""
                 self._refused = 0.0
-                least = 0.0 if ended else _NEWS_SECONDS
+                least = 0.0 if ended or self._gone else _NEWS_SECONDS
             except Moved:
                 self._moved = True
             except ApiError as error:

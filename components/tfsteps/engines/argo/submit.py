@@ -105,16 +105,23 @@ def _with_templates(compiled: Compiled, api: Api, namespace: str, manifest: Mapp
         LintError: The pipeline and the templates do not fit, or a template has a job that a launcher would refuse.
     """
     templates = [document for document in compiled.documents if document.get("kind") in _TEMPLATES]
-    known = {launchers.NAME, *(template["metadata"].get("name") for template in templates)}
+    scopes = {str(item["metadata"].get("name")): {item["kind"] == _CLUSTER_TEMPLATES.kind} for item in templates}
     added: list[dict[str, Any]] = []
     for document in (walked := [manifest, *templates]):
         for reference in _template_references(document["spec"]):
-            if (name := str(reference.get("name", ""))) in known or "{{" in name:
+            name, of_cluster = str(reference.get("name", "")), reference.get("clusterScope") is True
+            seen = scopes.setdefault(name, set())
+            if name == launchers.NAME or "{{" in name or of_cluster in seen:
                 continue
-            known.add(name)
-            kind = _CLUSTER_TEMPLATES if reference.get("clusterScope") else _NAMESPACED_TEMPLATES
+            seen.add(of_cluster)
+            if len(seen) > 1:  # the checks know templates by name alone
+                both = f"WorkflowTemplate {name} and ClusterWorkflowTemplate {name}"
+                warn(f"the jobs of {both} are not checked, only by their launchers: they have the same name")
+                added = [item for item in added if item["metadata"]["name"] != name]
+                continue
+            kind = _CLUSTER_TEMPLATES if of_cluster else _NAMESPACED_TEMPLATES
             try:
-                item = api.get(kind, "" if reference.get("clusterScope") else namespace, name)
+                item = api.get(kind, "" if of_cluster else namespace, name)
             except ApiError as error:
                 warn(f"the jobs of {kind.kind} {name} are not checked, only by their launchers: {error}")
                 continue
