@@ -22,7 +22,9 @@ LONGEST_NUMBER = 250
 SEVERAL = "contains more than one document"
 """What is wrong with a text of which one document is expected."""
 
-_TAG = "tag:yaml.org,2002:"
+TAG = "tag:yaml.org,2002:"
+MERGE = f"{TAG}merge"
+"""The tag of the key `<<`."""
 
 
 class YamlError(ValueError):
@@ -62,32 +64,27 @@ class _PlainLoader(Loader):
     """Gives plain data as YAML 1.1 has it, but a date as text; engines and Kubernetes do the same."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012
-        first: [(tag, pattern) for tag, pattern in pairs if tag != f"{_TAG}timestamp"]
+        first: [(tag, pattern) for tag, pattern in pairs if tag != f"{TAG}timestamp"]
         for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
     yaml_constructors: dict[str | None, Any] = {  # noqa: RUF012  no sets, bytes and pairs: JSON has none
         None: yaml.SafeLoader.yaml_constructors[None],
-        **{_TAG + name: yaml.SafeLoader.yaml_constructors[_TAG + name] for name in ("null", "str", "seq", "map")},
-        f"{_TAG}timestamp": yaml.SafeLoader.construct_yaml_str,
+        **{TAG + name: yaml.SafeLoader.yaml_constructors[TAG + name] for name in ("null", "str", "seq", "map")},
+        f"{TAG}timestamp": yaml.SafeLoader.construct_yaml_str,
     }
 
 
-def _scalar(name: str) -> Any:
-    """Return a constructor that returns the text of a scalar if it does not match its tag, or is too long."""
-    construct = yaml.SafeLoader.yaml_constructors[_TAG + name]
-
-    def value(loader: _PlainLoader, node: yaml.ScalarNode) -> Any:
-        text = loader.construct_scalar(node)
-        try:
-            return text if len(text) > LONGEST_NUMBER else construct(loader, node)
-        except (ValueError, LookupError, OverflowError):
-            return text
-
-    return value
+def _scalar(loader: _PlainLoader, node: yaml.ScalarNode) -> Any:
+    """Return the value of a scalar; its text if it does not match its tag, or is too long."""
+    text = loader.construct_scalar(node)
+    try:
+        return text if len(text) > LONGEST_NUMBER else yaml.SafeLoader.yaml_constructors[node.tag](loader, node)
+    except (ValueError, LookupError, OverflowError):
+        return text
 
 
 for _name in ("bool", "int", "float"):
-    _PlainLoader.add_constructor(_TAG + _name, _scalar(_name))
+    _PlainLoader.add_constructor(TAG + _name, _scalar)
 
 
 def documents(text: str, *, unique: bool = False) -> list[Any]:
@@ -122,7 +119,7 @@ def compose(text: str, loader: type[Loader]) -> yaml.Node | None:
     try:
         node: yaml.Node | None = yaml.compose(text, Loader=loader)
         if node:
-            _check_aliases(node, MAX_VALUES)
+            _measure(node, MAX_VALUES, {})
     except (yaml.YAMLError, UnicodeEncodeError, _TooMuchError) as error:
         raise explained(error, text) from error
     return node
@@ -133,18 +130,13 @@ def line_of(node: yaml.Node) -> int:
     return node.start_mark.line + 1 if node.start_mark else 1
 
 
-def merges(key: yaml.Node) -> bool:
-    """Tell whether a key is `<<`."""
-    return bool(key.tag == f"{_TAG}merge")
-
-
 def _documents(text: str, *, unique: bool) -> Iterator[Any]:
     loader = _PlainLoader(text)
     limit = max(MAX_VALUES, 2 * len(text))  # no text has more values without an alias
     try:
         while loader.check_node():
             node = loader.get_node()
-            _check_aliases(node, limit)
+            _measure(node, limit, {})
             if unique:
                 _check_keys(node)
             yield loader.construct_document(node)
@@ -173,34 +165,34 @@ class _TooMuchError(Exception):
         super().__init__(wrong)
 
 
-def _check_aliases(root: yaml.Node, limit: int) -> None:
-    """Raise _TooMuchError for an alias of what it is in, and for aliases that expand to too much.
+def _measure(node: yaml.Node, limit: int, measures: dict[int, tuple[int, int] | None]) -> tuple[int, int]:
+    """Return how many values a node expands to, and in how many levels.
 
-    Each node is measured once, however many aliases it has.
+    Args:
+        node: The node.
+        limit: How many values it may expand to.
+        measures: Of the nodes so far: each is measured once, however many aliases it has. None = of a node above.
+
+    Raises:
+        _TooMuchError: It has an alias of what it is in, or aliases that expand to too much.
     """
-    measures: dict[int, tuple[int, int] | None] = {}
-
-    def measure(node: yaml.Node) -> tuple[int, int]:
-        """Return how many values a node expands to, and in how many levels."""
-        if isinstance(node, yaml.ScalarNode):
-            return 1, 0
-        if id(node) in measures:
-            if known := measures[id(node)]:
-                return known
-            raise _TooMuchError("has an alias that refers to itself", "Write the value out", node)
-        measures[id(node)] = None
-        count, depth = 1, 0
-        for child in node.value:
-            for part in child if isinstance(child, tuple) else (child,):
-                values, levels = measure(part)
-                count, depth = count + values, max(depth, levels)
-        if count > limit or depth >= MAX_DEPTH:
-            wrong = f"has aliases that expand to more than {MAX_DEPTH} levels or {limit} values"
-            raise _TooMuchError(wrong, "Write fewer aliases", node)
-        measures[id(node)] = count, depth + 1
-        return count, depth + 1
-
-    measure(root)
+    if isinstance(node, yaml.ScalarNode):
+        return 1, 0
+    if id(node) in measures:
+        if known := measures[id(node)]:
+            return known
+        raise _TooMuchError("has an alias that refers to itself", "Write the value out", node)
+    measures[id(node)] = None
+    count, depth = 1, 0
+    for child in node.value:
+        for part in child if isinstance(child, tuple) else (child,):
+            values, levels = _measure(part, limit, measures)
+            count, depth = count + values, max(depth, levels)
+    if count > limit or depth >= MAX_DEPTH:
+        wrong = f"has aliases that expand to more than {MAX_DEPTH} levels or {limit} values"
+        raise _TooMuchError(wrong, "Write fewer aliases", node)
+    measures[id(node)] = count, depth + 1
+    return count, depth + 1
 
 
 def _check_keys(root: yaml.Node) -> None:
@@ -215,7 +207,7 @@ def _check_keys(root: yaml.Node) -> None:
         for child in node.value:
             key, value = child if isinstance(child, tuple) else (None, child)
             nodes.append(value)
-            if not isinstance(key, yaml.ScalarNode) or merges(key):
+            if not isinstance(key, yaml.ScalarNode) or key.tag == MERGE:
                 continue
             if key.value in lines:
                 wrong = f"has {key.value[:60]!r} a second time, first in line {lines[key.value]}"

@@ -59,7 +59,7 @@ class Home:
         self.namespace = Answer(body={"metadata": {"name": "ns", "uid": "uid-of-ns", **VERSION}})
         self.workflow = {"metadata": {"name": "wf", "uid": "w", **VERSION}, "spec": {}}
 
-    def __call__(self, asked):  # noqa: PLR0911  a table of paths
+    def __call__(self, asked):
         if asked.path.endswith("/configmaps/tfsteps"):
             return Answer(body={"data": {"settings.yaml": self.settings}})
         if "/secrets/" in asked.path:
@@ -93,7 +93,7 @@ class Far:
         self.jobs, self.ended, self.down = [], threading.Event(), threading.Event()
         self.deleted = threading.Event()
 
-    def __call__(self, asked):  # noqa: PLR0911  a table of paths
+    def __call__(self, asked):
         if self.down.is_set():
             return "reset"
         if asked.path == "/apis":

@@ -48,7 +48,7 @@ class Cluster:
         self.claim = claim or Answer(body={"status": {"phase": "Bound", "accessModes": ["ReadWriteMany"]}})
         self.objects, self.log, self.reads, self.waits = {}, [], 0, threading.Event()
 
-    def __call__(self, asked):  # noqa: C901, PLR0911  a table of paths
+    def __call__(self, asked):
         rest = asked.path.partition("/namespaces/ns/")[2].split("/")
         plural, name = rest[0], rest[1] if rest[1:] else ""
         if instead := self.answers.get(f"{asked.method}_{plural}"):

@@ -18,7 +18,7 @@ from tfsteps.runs.events import State
 from tfsteps.runs.identity import Identity, label_value
 from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.runs.status import CLOCK_SECONDS, Status
-from tfsteps.spec.pod_rules import LABEL_KEY, LABEL_VALUE
+from tfsteps.spec.rules import LABEL_KEY, LABEL_VALUE
 from tfsteps.spec.units import parse_duration
 
 _CREATED, _DURATION, _TASK = "created", "duration", "task"

@@ -11,7 +11,7 @@ from tfsteps.engines.training_job import training_job
 from tfsteps.engines.unclear import overlaps, places
 from tfsteps.settings.find import VARIABLE
 from tfsteps.spec import Problem, SpecError, TrainingJob
-from tfsteps.spec.notation import to_plain
+from tfsteps.spec.parse import to_plain
 from tfsteps.systems import registry
 from tfsteps.systems.base import HasSettings
 

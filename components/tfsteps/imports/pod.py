@@ -12,8 +12,7 @@ from typing import Any
 from tfsteps.imports.draft import Draft
 from tfsteps.imports.fields import Fields, NotUnderstoodError
 from tfsteps.spec import RoleName
-from tfsteps.spec.decode import decode
-from tfsteps.spec.document import Document
+from tfsteps.spec.decode import Document, decode
 from tfsteps.spec.fields import EnvName
 from tfsteps.spec.pod import EnvSource, Resources, Toleration, Volume
 from tfsteps.spec.units import parse_bytes

@@ -12,7 +12,7 @@ from tfsteps.imports.draft import Imported
 from tfsteps.imports.fields import Fields, NotUnderstoodError
 from tfsteps.imports.gang import left_over, pod_groups, with_gang
 from tfsteps.imports.workflow import ResourceStep, is_workflow, other_templates, resource_steps, with_conditions
-from tfsteps.spec.notation import to_plain
+from tfsteps.spec.parse import to_plain
 from tfsteps.spec.problems import shown
 from tfsteps.systems import registry
 from tfsteps.systems.kubernetes.cleanup.retention import JOB

@@ -10,7 +10,8 @@ import yaml
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.masking import masked_job
 from tfsteps.report.html import Html, tag
-from tfsteps.spec import Strategy, TrainingJob, notation
+from tfsteps.spec import Strategy, TrainingJob
+from tfsteps.spec.parse import to_plain
 
 _LONGEST = 100_000
 
@@ -46,7 +47,7 @@ class Description(msgspec.Struct, frozen=True):
         job = None
         with contextlib.suppress(*NOT_READABLE):  # of another version, perhaps
             job = msgspec.json.decode(raw, type=TrainingJob)
-        masked = masked_job(notation.to_plain(job) if job else plain)
+        masked = masked_job(to_plain(job) if job else plain)
         text = yaml.safe_dump(masked, sort_keys=False, allow_unicode=True, width=100)
         if job is None:
             return cls(text=text)

@@ -10,7 +10,7 @@ from typing import Self
 
 import msgspec
 
-from tfsteps.spec.scalars import RefusedError
+from tfsteps.spec.problems import RefusedError
 
 MACROS = {
     "@yearly": "0 0 1 1 *",

@@ -12,10 +12,8 @@ import msgspec
 from tfsteps.schedule import fires
 from tfsteps.schedule.cron import Cron
 from tfsteps.schedule.types import Schedule, seconds
-from tfsteps.spec.decode import decode
-from tfsteps.spec.document import Document
-from tfsteps.spec.problems import FileKind, Path, Problem, SpecError, problem, shown
-from tfsteps.spec.scalars import RefusedError
+from tfsteps.spec.decode import Document, decode
+from tfsteps.spec.problems import FileKind, Path, Problem, RefusedError, SpecError, problem, shown
 from tfsteps.text import timezones
 
 _SCHEDULE_FILE = FileKind(

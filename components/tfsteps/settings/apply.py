@@ -8,7 +8,7 @@ import msgspec
 
 from tfsteps.settings.types import Caps, Kinds, Layer
 from tfsteps.spec import Options, Path, Problem, Resources, SpecError, TrainingJob, format_bytes, from_plain
-from tfsteps.spec.notation import to_plain
+from tfsteps.spec.parse import to_plain
 from tfsteps.spec.problems import problem, shown
 from tfsteps.spec.step_inputs import DATA, with_data
 

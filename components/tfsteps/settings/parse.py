@@ -8,7 +8,7 @@ import msgspec
 from tfsteps.settings.types import Layer, Settings
 from tfsteps.spec import Options, Path, SpecError, format_bytes, from_plain
 from tfsteps.spec.decode import decode
-from tfsteps.spec.notation import to_plain
+from tfsteps.spec.parse import to_plain
 from tfsteps.spec.problems import FileKind, Problem, problem
 from tfsteps.spec.types import OWN_CLUSTER
 

@@ -3,8 +3,7 @@
 It imports no other package of tfsteps; yaml and difflib are imported when a text or a problem needs them.
 """
 
-from tfsteps.spec.fields import MOST_REPLICAS
-from tfsteps.spec.notify import Webhook
+from tfsteps.spec.fields import MOST_REPLICAS, is_uri
 from tfsteps.spec.parse import Options, from_plain, load, options_of, parse
 from tfsteps.spec.pod import EnvSource, Resources
 from tfsteps.spec.problems import Path, Problem, SpecError, dotted
@@ -19,9 +18,9 @@ from tfsteps.spec.types import (
     Strategy,
     TensorBoard,
     TrainingJob,
+    Webhook,
 )
 from tfsteps.spec.units import Duration, format_bytes, format_duration
-from tfsteps.spec.uris import is_uri
 
 __all__ = [
     "MOST_REPLICAS",

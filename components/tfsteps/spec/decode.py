@@ -5,23 +5,62 @@ information. A value that cannot be read gets its default, so that the rules bet
 """
 
 import functools
+import re
+import shlex
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+import msgspec
 from msgspec import inspect as mi
 
-from tfsteps.spec import scalars
-from tfsteps.spec.document import Document
-from tfsteps.spec.problems import Path, Problem, shown
-from tfsteps.spec.scalars import RefusedError, such_as
+from tfsteps.spec.problems import Path, Problem, RefusedError, shown
 from tfsteps.spec.short_forms import SHORT_FORMS
-from tfsteps.spec.spelling import advice, pair_names
+from tfsteps.spec.spelling import advice, nearest, pair_names
 
 T = TypeVar("T")
-_Reader = Callable[[Any, Any, Path, Mapping[str, Any]], Any]
 _OF_ANOTHER_TYPE = {"is not text", "is not a list", "is not a mapping"}
 _UNREADABLE: Any = object()
+_PLAIN_WORD = re.compile(r"[\w./:=@%+-]+")
 _info = functools.cache(mi.type_info)
+
+
+class Document(msgspec.Struct):
+    """Plain data with, for each path, its line and the text of its scalar as written.
+
+    Attributes:
+        value: dict, list, str, int, float, bool or None.
+        lines: Line numbers, from 1; empty for data that was not read from a text.
+        texts: The scalars as written: `1e3` for 1000.0.
+        problems: Problems of the text: duplicate keys, unknown tags.
+        source: Its name in messages.
+        origins: Other names in messages, by the path of the value that came from there: `--set env.LR`.
+    """
+
+    value: Any
+    lines: dict[Path, int] = {}
+    texts: dict[Path, str] = {}
+    problems: list[Problem] = []
+    source: str = "job"
+    origins: dict[Path, str] = {}
+
+    def line(self, path: Path) -> int | None:
+        """Return the line of `path`, or of its nearest parent that has one; None if it comes from elsewhere."""
+        return None if self.origin(path) else self.lines.get(self._standing(path))
+
+    def origin(self, path: Path) -> str:
+        """Return the name of what has set `path`; empty = the text."""
+        parents = (path[:length] for length in range(len(path), 0, -1))
+        return next((self.origins[parent] for parent in parents if parent in self.origins), "")
+
+    def position(self, path: Path) -> int:
+        """Return a number by which paths sort in the order of the text; always 0 without a text."""
+        standing = self._standing(path)
+        return list(self.lines).index(standing) if standing in self.lines else 0
+
+    def _standing(self, path: Path) -> Path:
+        while path and path not in self.lines:
+            path = path[:-1]
+        return path
 
 
 def decode(document: Document, into: type[T], at: Path = ()) -> tuple[T, list[Problem]]:
@@ -45,28 +84,29 @@ class _Hidden:
         return "a text"
 
 
-class _Decoder:
+class _Decoder(msgspec.Struct):
     """Reads a value by its type. Each reader returns the value, or records problems and returns _UNREADABLE."""
 
-    def __init__(self, texts: Mapping[Path, str]) -> None:
-        self.texts = texts
-        self.problems: list[Problem] = []
-        self._collections: Mapping[type[mi.Type], _Reader] = {
-            mi.StructType: self._struct,
-            mi.DictType: self._dict,
-            mi.VarTupleType: self._tuple,
-            mi.UnionType: self._union,
-        }
+    texts: Mapping[Path, str]
+    problems: list[Problem] = []
 
     def read(self, value: Any, info: mi.Type, path: Path) -> Any:
         info, meta = _bare(info)
-        if isinstance(info, mi.AnyType):
-            return value
         try:
-            if collection := self._collections.get(type(info)):
-                return collection(value, info, path, meta)
-            reader: scalars.Reader = scalars.quantity if "parse" in meta else scalars.READERS[type(info)]
-            return reader(value, info, meta, self.texts.get(path))
+            match info:
+                case mi.AnyType():
+                    return value
+                case mi.StructType():
+                    return self._struct(value, info, path, meta)
+                case mi.DictType():
+                    return self._dict(value, info, path, meta)
+                case mi.VarTupleType():
+                    return self._tuple(value, info, path, meta)
+                case mi.UnionType():
+                    return self._union(value, info, path)
+                case _:
+                    reader: _Reader = _quantity if "parse" in meta else _READERS[type(info)]
+                    return reader(value, info, meta, self.texts.get(path))
         except RefusedError as error:
             self._note(path, _Hidden() if meta.get("secret") and isinstance(value, str) else value, error)
             return _UNREADABLE
@@ -118,7 +158,7 @@ class _Decoder:
 
     def _missing(self, field: mi.Field, path: Path) -> None:
         _, meta = _bare(field.type)
-        example = f", such as `{field.encode_name}: {scalars.flow(meta['examples'][0])}`" if "examples" in meta else ""
+        example = f", such as `{field.encode_name}: {flow(meta['examples'][0])}`" if "examples" in meta else ""
         allowed = meta.get("description", "")
         self.problems.append(Problem(path=path, wrong="is missing", allowed=allowed, fix=f"Add it{example}"))
 
@@ -139,13 +179,13 @@ class _Decoder:
         item_type, _ = _bare(info.item_type)
         if not isinstance(value, list | tuple):
             is_text = isinstance(item_type, mi.StrType) and isinstance(value, str | int | float)
-            words = scalars.words(scalars.flow(value)) if is_text else []
-            fix = "Write a list: [{}]".format(", ".join(words)) if words else such_as(meta, "Write a list: [a, b]")
+            parts = words(flow(value)) if is_text else []
+            fix = "Write a list: [{}]".format(", ".join(parts)) if parts else such_as(meta, "Write a list: [a, b]")
             raise RefusedError("is not a list", fix)
         read = [self.read(item, info.item_type, (*path, i)) for i, item in enumerate(value)]
         return tuple(_blank(item_type) if item is _UNREADABLE else item for item in read)
 
-    def _union(self, value: Any, info: mi.UnionType, path: Path, _meta: Mapping[str, Any]) -> Any:
+    def _union(self, value: Any, info: mi.UnionType, path: Path) -> Any:
         """Read a value of a union: a mapping as the mapping type, any other value as the other type."""
         choices = [choice for choice in info.types if not isinstance(choice, mi.NoneType)]
         mappings = [choice for choice in choices if isinstance(_bare(choice)[0], mi.StructType | mi.DictType)]
@@ -177,3 +217,139 @@ def _blank(info: mi.Type) -> Any:
             return 0
         case _:
             return None
+
+
+# --- readers of one text, number, quantity, flag or choice: of its type, the type's `Meta`, and the value as its author
+# wrote it (None for data that was not read from a text)
+
+
+def _text(value: Any, info: mi.StrType, meta: Mapping[str, Any], written: str | None) -> str:
+    """Read text; for the type `Text`, a number or flag is kept as written."""
+    allowed = meta.get("description", "text")
+    if isinstance(value, bool | int | float):
+        literal = written or flow(value)
+        if not meta.get("text"):
+            fits = not info.pattern or re.fullmatch(info.pattern, literal)
+            quoted = f'Put it in quotes: "{literal}"'
+            raise RefusedError("is not text", quoted if fits else such_as(meta, "Write text"), allowed)
+        value = literal
+    if not isinstance(value, str):
+        otherwise = 'Write "" for empty text' if value is None and meta.get("text") else "Write text"
+        raise RefusedError("is not text", such_as(meta, otherwise), allowed)
+    if "\0" in value:
+        raise RefusedError("contains a NUL character", "Remove it", allowed)
+    if any("\ud800" <= character <= "\udfff" for character in value):  # what Python makes of an argument's other bytes
+        raise RefusedError("has bytes that are not UTF-8", "Rename what it names, or set LC_ALL=C.UTF-8", allowed)
+    if info.pattern and not re.fullmatch(info.pattern, value):
+        suggestion = meta["suggest"](value) if "suggest" in meta else None
+        fix = f"Write `{suggestion}`" if suggestion else such_as(meta, "Change it")
+        raise RefusedError("is not allowed here" if value else "is empty", fix, allowed)
+    return value
+
+
+def _number(value: Any, info: mi.IntType, meta: Mapping[str, Any], _written: str | None) -> int:
+    """Read a whole number."""
+    allowed = meta.get("description", "a whole number")
+    if isinstance(value, bool) or not isinstance(value, int):
+        match = re.fullmatch(r"\s*(-?[0-9]{1,9})(\.0*)?\s*", str(value))
+        fix = f"Write `{int(match[1])}`" if match else such_as(meta, "Write a number without quotes")
+        quoted = match is not None and isinstance(value, str)
+        wrong = "is text, because of its quotes, and not a whole number" if quoted else "is not a whole number"
+        raise RefusedError(wrong, fix, allowed)
+    if not _within(value, info):
+        raise RefusedError("is out of range", "Choose a value in that range", allowed)
+    return value
+
+
+def _quantity(value: Any, info: mi.IntType | mi.FloatType, meta: Mapping[str, Any], _written: str | None) -> float:
+    """Read a quantity: a number of the base unit, or text with a unit."""
+    allowed, fix = meta["description"], such_as(meta, "Change it")
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise RefusedError("is not a quantity", fix, allowed)
+    if isinstance(value, str) and "parse" not in meta:  # a plain number, without units
+        match = re.fullmatch(r"\s*(-?[0-9]{1,9}(\.[0-9]{1,9})?)\s*", value)
+        raise RefusedError(
+            "is text, and not a number", f"Write `{match[1]}`, without quotes" if match else fix, allowed
+        )
+    try:
+        amount: float = meta["parse"](value) if isinstance(value, str) else value
+    except ValueError as error:
+        suggestion = meta["suggest"](value)
+        raise RefusedError(str(error), f"Write `{suggestion}`" if suggestion else fix, allowed) from error
+    if not _within(amount, info):
+        raise RefusedError("is out of range", fix, allowed)
+    if isinstance(info, mi.FloatType):
+        return float(amount)
+    if amount != int(amount):
+        raise RefusedError("is not a whole number of bytes", fix, allowed)
+    return int(amount)
+
+
+def _flag(value: Any, _info: mi.BoolType, _meta: Mapping[str, Any], _written: str | None) -> bool:
+    """Read true or false."""
+    if not isinstance(value, bool):
+        raise RefusedError("is neither true nor false", "Write true or false, without quotes", "true, false")
+    return value
+
+
+def _choice(value: Any, info: mi.LiteralType, _meta: Mapping[str, Any], _written: str | None) -> str | int:
+    """Read one of a fixed set of words, and of numbers."""
+    if type(value) in (str, int) and value in info.values:
+        chosen: str | int = value
+        return chosen
+    choices = [str(choice) for choice in info.values]
+    guess = nearest(str(value), choices) if isinstance(value, str) else None
+    fix = f"Write `{guess}`" if guess else "Choose one of these"
+    raise RefusedError("is not one of the choices", fix, ", ".join(choices))
+
+
+def _within(value: float, info: mi.IntType | mi.FloatType) -> bool:
+    """Tell whether `value` is in the type's range; NaN is in none."""
+    return (
+        value == value  # noqa: PLR0124
+        and (info.ge is None or value >= info.ge)
+        and (info.gt is None or value > info.gt)
+        and (info.le is None or value <= info.le)
+        and (info.lt is None or value < info.lt)
+    )
+
+
+_Reader = Callable[[Any, Any, Mapping[str, Any], str | None], Any]
+_READERS: Mapping[type[mi.Type], _Reader] = {
+    mi.StrType: _text,
+    mi.IntType: _number,
+    mi.FloatType: _quantity,
+    mi.BoolType: _flag,
+    mi.LiteralType: _choice,
+}
+"""The reader of each kind of type. A type whose Meta has `parse` is read by `_quantity`, whatever its kind."""
+
+
+# --- values in the syntax of a job file
+
+
+def such_as(meta: Mapping[str, Any], otherwise: str) -> str:
+    """Return advice with the type's first example, or `otherwise` if it has none."""
+    return f"Write something like {flow(meta['examples'][0])}" if meta.get("examples") else otherwise
+
+
+def flow(value: Any) -> str:
+    """Return `value` on one line, in the syntax of a job file: `{pvc: data, mount: /data}`."""
+    match value:
+        case dict():
+            return "{{{}}}".format(", ".join(f"{key}: {flow(item)}" for key, item in value.items()))
+        case list():
+            return "[{}]".format(", ".join(map(flow, value)))
+        case bool():
+            return str(value).lower()
+        case _:
+            return str(value)
+
+
+def words(line: str) -> list[str]:
+    """Return the words of a command line as a shell splits it, each in the syntax of a job file."""
+    try:
+        parts = shlex.split(line)
+    except ValueError:  # a quote without its end
+        parts = line.split()
+    return [word if _PLAIN_WORD.fullmatch(word) else msgspec.json.encode(word).decode() for word in parts]

@@ -8,6 +8,13 @@ from typing import Annotated
 
 from msgspec import Meta
 
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+
+
+def is_uri(folder: str) -> bool:
+    """Tell whether `folder` is a URI, such as `gs://bucket/folder`, and not a path."""
+    return bool(_SCHEME.match(folder))
+
 
 def _suggest_name(text: str) -> str:
     """Return a valid name with the letters and digits of text such as `My Job_1`; empty if some cannot be kept."""

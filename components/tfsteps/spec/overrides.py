@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from tfsteps.spec.document import Document
+from tfsteps.spec.decode import Document
 from tfsteps.spec.problems import Path, Problem, SpecError, dotted, shown
 
 _KEY = r"""[^.\[\]="']+|"[^"]*"|'[^']*'"""

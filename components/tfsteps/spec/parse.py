@@ -1,14 +1,15 @@
-"""Reads a `TrainingJob`, or all of its problems, from a text, a file or plain data."""
+"""Reads a `TrainingJob`, or all of its problems, from a text, a file or plain data; `to_plain` is the inverse."""
 
+import contextlib
 import os
+import typing
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
 from tfsteps.spec import rules
-from tfsteps.spec.decode import decode
-from tfsteps.spec.document import Document
+from tfsteps.spec.decode import Document, decode
 from tfsteps.spec.overrides import override
 from tfsteps.spec.problems import JOB_FILE, Path, Problem, SpecError
 from tfsteps.spec.spelling import nearest
@@ -48,7 +49,7 @@ def parse(text: str, source: str = "job", options: Options | None = None, overri
     """
     from tfsteps.spec import yaml_text  # noqa: PLC0415  plain data needs no yaml
 
-    return _job(override(yaml_text.parse(text, source), overrides), options)
+    return _job(yaml_text.parse(text, source), options, overrides)
 
 
 def from_plain(
@@ -70,8 +71,7 @@ def from_plain(
     Raises:
         SpecError: It contains all problems of the data.
     """
-    document = Document(value, source=source, origins=dict(origins or {}))
-    return _job(override(document, overrides), options)
+    return _job(Document(value, source=source, origins=dict(origins or {})), options, overrides)
 
 
 def options_of(job: TrainingJob, system: str, into: type[T]) -> T:
@@ -87,43 +87,68 @@ def options_of(job: TrainingJob, system: str, into: type[T]) -> T:
     return decoded
 
 
-def _job(document: Document, options: Options | None) -> TrainingJob:
-    fields = document.value.keys() if isinstance(document.value, dict) else set()
-    if {"apiVersion", "kind"} <= fields:
+def _job(document: Document, options: Options | None, overrides: Sequence[str]) -> TrainingJob:
+    """Return the job in a document, with fields replaced. SpecError with all of its problems, each with its place."""
+    document = override(document, overrides) if overrides else document
+    fields = document.value if isinstance(document.value, dict) else {}
+    if {"apiVersion", "kind"} <= fields.keys():
         raise SpecError([JOB_FILE.manifest_problem(document.source)], document.source)
-    if {"version", "spec"} <= fields and "roles" not in fields:
+    if {"version", "spec"} <= fields.keys() and "roles" not in fields:
         problem = JOB_FILE.manifest_problem(document.source, "the task of another launcher")
         raise SpecError([problem], document.source)
-    job, field_problems = decode(document, TrainingJob)
-    problems = document.problems + field_problems
+    job, problems = decode(document, TrainingJob)
+    problems = document.problems + problems
     unread = [*(problem.path for problem in problems), *(problem.meant for problem in problems if problem.meant)]
     problems += rules.check(job, unread)
-    problems += _system_options(document, options)
-    if problems:
-        placed = [_placed(p, document) for p in problems]
-        raise SpecError(sorted(placed, key=lambda p: (p.line or 0, document.position(p.path))), document.source)
-    return job
-
-
-def _placed(problem: Problem, document: Document) -> Problem:
-    """Return a problem with its line, or with the name of what has set the field."""
-    if source := problem.source or document.origin(problem.path):
-        return msgspec.structs.replace(problem, line=None, source=source)
-    return msgspec.structs.replace(problem, line=problem.line or document.line(problem.path))
-
-
-def _system_options(document: Document, options: Options | None) -> list[Problem]:
-    systems = document.value.get("systems") if isinstance(document.value, dict) else None
-    if options is None or not isinstance(systems, dict):
-        return []
-    problems = []
-    for name, value in systems.items():
+    systems = fields.get("systems")
+    for name, value in systems.items() if isinstance(systems, dict) else ():
+        if options is None:
+            break
         if name not in options:
             guess = nearest(str(name), options)
-            fix = f"Write `{guess}`" if guess else "Remove it"
-            problems.append(
-                Problem(path=("systems", name), wrong="is not a job system", allowed=", ".join(options), fix=fix)
-            )
+            fix, allowed = f"Write `{guess}`" if guess else "Remove it", ", ".join(options)
+            problems.append(Problem(path=("systems", name), wrong="is not a job system", allowed=allowed, fix=fix))
         elif isinstance(value, dict) and (type_ := options[name]):
             problems += decode(document, type_, ("systems", name))[1]
-    return problems
+    if not problems:
+        return job
+    placed = []
+    for problem in problems:
+        source = problem.source or document.origin(problem.path)
+        line = None if source else problem.line or document.line(problem.path)
+        placed.append(msgspec.structs.replace(problem, line=line, source=source))
+    raise SpecError(sorted(placed, key=lambda p: (p.line or 0, document.position(p.path))), document.source)
+
+
+def to_plain(value: Any) -> Any:
+    """Return a job, or a part of it, as plain data: `memory: 4Gi`, `cpu: 500m`, `total: 7d`.
+
+    Amounts are in the shortest notation that is exact, because a job does not keep how they were written: `1024Mi` is
+    returned as `1Gi`. Options of a job system stay numbers.
+    """
+    return _noted(value, msgspec.to_builtins(value))
+
+
+def _noted(value: Any, plain: Any) -> Any:
+    """Return `plain`, which is `value` as plain data, with its amounts in short notations."""
+    if isinstance(value, msgspec.Struct):
+        fields = {field.encode_name: field for field in msgspec.structs.fields(value)}
+        return {key: _field(value, fields.get(key), item) for key, item in plain.items()}
+    if isinstance(value, dict) and isinstance(plain, dict) and len(value) == len(plain):
+        return {key: _noted(part, item) for part, (key, item) in zip(value.values(), plain.items(), strict=True)}
+    if isinstance(value, list | tuple) and isinstance(plain, list | tuple):
+        return [_noted(part, item) for part, item in zip(value, plain, strict=True)]
+    return plain
+
+
+def _field(struct: msgspec.Struct, field: msgspec.structs.FieldInfo | None, plain: Any) -> Any:
+    if field is None or plain is None:
+        return plain
+    metas = [meta for part in (field.type, *typing.get_args(field.type)) for meta in getattr(part, "__metadata__", ())]
+    extras = [meta.extra or {} for meta in metas if isinstance(meta, msgspec.Meta)]
+    if extra := next((extra for extra in extras if "write" in extra), None):  # it is an amount
+        written: int | str = extra["write"](plain)
+        with contextlib.suppress(ValueError):  # `1e-05m`: no short notation is exact
+            return written if extra["parse"](str(written)) == plain else plain
+        return plain
+    return _noted(getattr(struct, field.name), plain)

@@ -47,6 +47,21 @@ def problem(path: Path, wrong: str, fix: str, value: object = "", allowed: str =
     return Problem(path=path, wrong=wrong, fix=fix, value=str(value), allowed=allowed)
 
 
+class RefusedError(ValueError):
+    """A value that is not allowed.
+
+    Attributes:
+        wrong: As in `Problem`.
+        fix: As in `Problem`.
+        allowed: As in `Problem`.
+    """
+
+    def __init__(self, wrong: str, fix: str, allowed: str = "") -> None:
+        """Keep the three parts of the problem."""
+        self.wrong, self.fix, self.allowed = wrong, fix, allowed
+        super().__init__(wrong)
+
+
 class FileKind(msgspec.Struct, frozen=True):
     """What a text should be: the words of the messages that refuse it as a whole.
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tfsteps.spec.pod import Resources, Volume
-from tfsteps.spec.scalars import RefusedError
+from tfsteps.spec.problems import RefusedError
 from tfsteps.spec.spelling import nearest
 from tfsteps.spec.units import parse_bytes, parse_cores
 
@@ -65,9 +65,9 @@ def expand_resources(value: Any) -> Expanded:
     if not isinstance(value, dict):
         return value, {}
     plain, refused = dict(value), dict[str, RefusedError]()
-    for field, read in _READERS.items():
+    for field in ("gpu", "cpu", "memory"):
         try:
-            plain |= read(plain)
+            plain |= _gpu(plain) if field == "gpu" else _range(plain, field)
         except RefusedError as error:
             refused[field] = error
             del plain[field]
@@ -105,32 +105,24 @@ def _gpu(value: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def _range(field: str, parse: Callable[[str], float]) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
-    """Return the reader of a field whose short form is a range from request to limit."""
-
-    def read(value: Mapping[str, Any]) -> dict[str, Any]:
-        text, limits = value.get(field), value.get("limits") or {}
-        if not isinstance(text, str) or "~" not in text or not isinstance(limits, dict):
-            return {}
-        low, _, high = (part.strip() for part in text.partition("~"))
-        allowed = f"REQUEST~LIMIT, such as {'2~4' if field == 'cpu' else '4Gi~8Gi'}"
-        try:
-            request, limit = parse(low), parse(high)
-        except ValueError as error:
-            raise RefusedError(f"{error}, nor a range", "Correct it", allowed) from error
-        if request > limit:
-            raise RefusedError("has a request above its limit", f"Write `{high}~{low}`", allowed)
-        if limits.get(field) is not None:
-            raise RefusedError(f"sets the limit that limits.{field} sets, too", "Keep one of the two")
-        return {field: low, "limits": {**limits, field: high}}
-
-    return read
+def _range(value: Mapping[str, Any], field: str) -> dict[str, Any]:
+    """Return the request and limit that a range in `cpu` or `memory` sets; empty = it is no range."""
+    text, limits = value.get(field), value.get("limits") or {}
+    if not isinstance(text, str) or "~" not in text or not isinstance(limits, dict):
+        return {}
+    low, _, high = (part.strip() for part in text.partition("~"))
+    parse, example = (parse_cores, "2~4") if field == "cpu" else (parse_bytes, "4Gi~8Gi")
+    allowed = f"REQUEST~LIMIT, such as {example}"
+    try:
+        request, limit = parse(low), parse(high)
+    except ValueError as error:
+        raise RefusedError(f"{error}, nor a range", "Correct it", allowed) from error
+    if request > limit:
+        raise RefusedError("has a request above its limit", f"Write `{high}~{low}`", allowed)
+    if limits.get(field) is not None:
+        raise RefusedError(f"sets the limit that limits.{field} sets, too", "Keep one of the two")
+    return {field: low, "limits": {**limits, field: high}}
 
 
-_READERS: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
-    "gpu": _gpu,
-    "cpu": _range("cpu", parse_cores),
-    "memory": _range("memory", parse_bytes),
-}
 SHORT_FORMS: Mapping[type, Callable[[Any], Expanded]] = {Resources: expand_resources, Volume: expand_volume}
 """The types that have short forms, each with the function that replaces these by fields."""

@@ -1,4 +1,4 @@
-"""Converts the inputs of a train or tensorboard step to a plain job description, for `spec.from_plain`."""
+"""What a step gives to its job: its inputs, as a plain job description for `spec.from_plain`, and its variables."""
 
 import contextlib
 import copy
@@ -8,12 +8,28 @@ from typing import Any
 import msgspec
 
 from tfsteps.spec import Options, Problem, SpecError, TrainingJob, dotted, from_plain
-from tfsteps.spec.scalars import RefusedError
+from tfsteps.spec.problems import RefusedError
 from tfsteps.spec.short_forms import expand_volume
 
 DATA = "TFSTEPS_DATA"
 """The environment variable that passes the input `data` to every replica. A job file may not set it."""
 
+# Kubeflow Pipelines 2.17 sets those of MLflow in the pods of steps (`backend/src/v2/common/plugins/mlflow`);
+# OpenTelemetry's specification "Environment Variables as Context Propagation Carriers" names those of a trace.
+STEP_VARIABLES = (
+    "MLFLOW_RUN_ID",
+    "MLFLOW_TRACKING_URI",
+    "MLFLOW_EXPERIMENT_ID",
+    "MLFLOW_WORKSPACE",
+    "MLFLOW_TRACKING_AUTH",
+    "TRACEPARENT",
+    "TRACESTATE",
+    "BAGGAGE",
+)
+"""Variables of a step that its replicas get: the MLflow run, and the trace that it is part of. No credentials, which
+the job object would show."""
+
+_OF_ONE_RUN = ("MLFLOW_RUN_ID", "TRACEPARENT", "TRACESTATE", "BAGGAGE")
 _FIELDS = ("name", "image", "command", "args", "restart", "backoff_limit", "cluster")
 _RESOURCES = ("cpu", "memory", "gpu")
 _SETTINGS = ("tensorboard",)
@@ -53,6 +69,25 @@ def plain_job(inputs: Mapping[str, Any], base: Mapping[str, Any] | None = None) 
 def with_data(job: TrainingJob, data: str) -> TrainingJob:
     """Return a job whose replicas get the input `data`; empty = the same job."""
     return msgspec.structs.replace(job, env={**job.env, DATA: data}) if data else job
+
+
+def with_step_variables(job: TrainingJob, environment: Mapping[str, str]) -> TrainingJob:
+    """Return a job whose replicas get the variables of its step; those that the job sets stay as they are."""
+    values = {name: environment[name] for name in STEP_VARIABLES if environment.get(name)}
+    given = {name: value.replace("$", "$$") for name, value in values.items()}  # `env` would expand `$(NAME)`
+    return msgspec.structs.replace(job, env={**given, **job.env}) if given else job
+
+
+def without_step_variables(job: TrainingJob) -> TrainingJob:
+    """Return the job by which a launcher recognizes its own: another try of the step may have other values."""
+    env = {name: value for name, value in job.env.items() if name not in STEP_VARIABLES}
+    return msgspec.structs.replace(job, env=env)
+
+
+def without_run_variables(job: TrainingJob) -> TrainingJob:
+    """Return the job without the variables that mean one run, such as its trace: for a record to run it again from."""
+    env = {name: value for name, value in job.env.items() if name not in _OF_ONE_RUN}
+    return msgspec.structs.replace(job, env=env)
 
 
 def plain_tensorboard(inputs: Mapping[str, Any], base: Mapping[str, Any] | None = None) -> dict[str, Any]:

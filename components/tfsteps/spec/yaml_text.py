@@ -11,9 +11,9 @@ import msgspec
 import yaml
 
 from tfsteps import yaml_reader
-from tfsteps.spec.document import Document
+from tfsteps.spec.decode import Document
 from tfsteps.spec.problems import JOB_FILE, FileKind, Path, Problem, SpecError, shown
-from tfsteps.yaml_reader import SEVERAL, YamlError, line_of, merges
+from tfsteps.yaml_reader import MERGE, SEVERAL, TAG, YamlError, line_of
 
 MAX_BYTES = 1 << 20  # no file that somebody writes is larger
 
@@ -25,7 +25,6 @@ _CORE = {
     "merge": r"<<",
 }
 _MANIFEST = re.compile(r"^apiVersion:", re.MULTILINE)
-_TAG = "tag:yaml.org,2002:"
 
 
 class _Loader(yaml_reader.Loader):
@@ -35,7 +34,7 @@ class _Loader(yaml_reader.Loader):
 
 
 for _name, _pattern in _CORE.items():
-    _Loader.add_implicit_resolver(_TAG + _name, re.compile(rf"^(?:{_pattern})$"), None)
+    _Loader.add_implicit_resolver(TAG + _name, re.compile(rf"^(?:{_pattern})$"), None)
 
 
 def parse(text: str, source: str = "job", kind: FileKind = JOB_FILE) -> Document:
@@ -47,7 +46,8 @@ def parse(text: str, source: str = "job", kind: FileKind = JOB_FILE) -> Document
     root = _composed(text, source, kind)
     if not isinstance(root, yaml.MappingNode):
         _refuse(source, kind, f"is empty, or not a {kind.name} file", kind.start)
-    document = _read(root, (), source)
+    document = Document(None, source=source)
+    document.value = _read(root, (), document)
     if {"apiVersion", "kind"} <= document.value.keys():
         raise SpecError([kind.manifest_problem(source)], source)
     return document
@@ -65,7 +65,9 @@ def parse_value(text: str, source: str, path: Path) -> Document:
         (problem,) = error.problems
         fix = f"Quote the value for YAML too: {source}='\"...\"'"
         raise SpecError([msgspec.structs.replace(problem, path=path, fix=fix, line=None)], source) from error
-    return _read(root, path, source)
+    document = Document(None, source=source)
+    document.value = _read(root, path, document) if root else None
+    return document
 
 
 def _composed(text: str, source: str, kind: FileKind) -> yaml.Node | None:
@@ -84,22 +86,20 @@ def _refuse(source: str, kind: FileKind, wrong: str, fix: str, line: int = 1) ->
     raise SpecError([Problem(path=kind.path, wrong=wrong, fix=fix, line=line)], source)
 
 
-def _read(root: yaml.Node | None, at: Path, source: str) -> Document:
-    """Return the value of a node, at the path `at` of a job, with the lines and texts of all its parts."""
-    document = Document(None, source=source)
+def _read(node: yaml.Node, path: Path, document: Document) -> Any:
+    """Return the value of a node at `path`; `document` gets the lines and texts of all its parts, and their problems.
 
-    def value_of(node: yaml.Node, path: Path) -> Any:
-        document.lines.setdefault(path, line_of(node))
-        tag = node.tag.removeprefix(_TAG)
-        if tag not in ("str", "seq", "map", *_CORE):
-            shown_tag, wrong = "!" + tag.removeprefix("!"), "is not a known tag"
-            problem = Problem(path=path, value=shown_tag, wrong=wrong, fix="Remove it", line=line_of(node))
-            document.problems.append(problem)
-        if isinstance(node, yaml.SequenceNode):
-            return [value_of(child, (*path, i)) for i, child in enumerate(node.value)]
-        if not isinstance(node, yaml.MappingNode):
-            document.texts[path] = node.value
-            return _scalar(node)
+    A scalar is its text if it does not match its tag, or is a number that is too long.
+    """
+    document.lines.setdefault(path, line_of(node))
+    tag = node.tag.removeprefix(TAG)
+    if tag not in ("str", "seq", "map", *_CORE):
+        shown_tag, wrong = "!" + tag.removeprefix("!"), "is not a known tag"
+        problem = Problem(path=path, value=shown_tag, wrong=wrong, fix="Remove it", line=line_of(node))
+        document.problems.append(problem)
+    if isinstance(node, yaml.SequenceNode):
+        return [_read(child, (*path, i), document) for i, child in enumerate(node.value)]
+    if isinstance(node, yaml.MappingNode):
         result: dict[str, Any] = {}
         for key_node, value_node, merged in _pairs(node, path, document.problems):
             key = str(key_node.value) if isinstance(key_node, yaml.ScalarNode) else shown(key_node.value)
@@ -110,35 +110,13 @@ def _read(root: yaml.Node | None, at: Path, source: str) -> Document:
                 problem = Problem(path=(*path, key), wrong=wrong, fix=f"Keep one `{key}:`", line=line_of(key_node))
                 document.problems.append(problem)
             document.lines[*path, key] = line_of(key_node)
-            result[key] = value_of(value_node, (*path, key))
+            result[key] = _read(value_node, (*path, key), document)
         return result
-
-    document.value = value_of(root, at) if root else None
-    return document
-
-
-def _pairs(
-    node: yaml.MappingNode, path: Path, problems: list[Problem], *, merged: bool = False
-) -> Iterator[tuple[yaml.Node, yaml.Node, bool]]:
-    """Yield the pairs of a mapping, and whether `<<` merges them into it, the highest precedence first."""
-    yield from [(key, value, merged) for key, value in node.value if not merges(key)]
-    for value in [value for key, value in node.value if merges(key)]:
-        for base in value.value if isinstance(value, yaml.SequenceNode) else [value]:
-            if isinstance(base, yaml.MappingNode):
-                yield from _pairs(base, path, problems, merged=True)
-            else:
-                wrong, fix = "is not an alias of a mapping", "Write `<<: *name`, with `&name` at a mapping"
-                problems.append(Problem(path=(*path, "<<"), wrong=wrong, fix=fix, line=line_of(value)))
-                break  # a list such as [1, 2] is one mistake
-
-
-def _scalar(node: yaml.Node) -> str | float | bool | None:
-    """Return the value of a scalar; its text if it does not match its tag, or is a number that is too long."""
-    text = str(node.value)
+    document.texts[path] = text = str(node.value)
     if len(text) > yaml_reader.LONGEST_NUMBER:
         return text
     try:
-        match node.tag.removeprefix(_TAG):
+        match tag:
             case "null":
                 return None
             case "bool" if re.fullmatch(_CORE["bool"], text):
@@ -150,3 +128,18 @@ def _scalar(node: yaml.Node) -> str | float | bool | None:
     except ValueError:
         pass
     return text
+
+
+def _pairs(
+    node: yaml.MappingNode, path: Path, problems: list[Problem], *, merged: bool = False
+) -> Iterator[tuple[yaml.Node, yaml.Node, bool]]:
+    """Yield the pairs of a mapping, and whether `<<` merges them into it, the highest precedence first."""
+    yield from [(key, value, merged) for key, value in node.value if key.tag != MERGE]
+    for value in [value for key, value in node.value if key.tag == MERGE]:
+        for base in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+            if isinstance(base, yaml.MappingNode):
+                yield from _pairs(base, path, problems, merged=True)
+            else:
+                wrong, fix = "is not an alias of a mapping", "Write `<<: *name`, with `&name` at a mapping"
+                problems.append(Problem(path=(*path, "<<"), wrong=wrong, fix=fix, line=line_of(value)))
+                break  # a list such as [1, 2] is one mistake

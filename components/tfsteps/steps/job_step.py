@@ -22,7 +22,7 @@ from tfsteps.runs.status import Status
 from tfsteps.runs.store import AttemptFolder
 from tfsteps.runs.usage import UsageSummary
 from tfsteps.spec import Problem, RoleName, SpecError, TrainingJob, format_duration
-from tfsteps.spec.step_variables import with_step_variables
+from tfsteps.spec.step_inputs import with_step_variables
 from tfsteps.spec.types import OWN_CLUSTER
 from tfsteps.steps.program import StepResult, note_key
 from tfsteps.systems import registry

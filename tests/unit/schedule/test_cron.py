@@ -6,7 +6,7 @@ import pytest
 
 from tfsteps.schedule.cron import Cron
 from tfsteps.schedule.kubeflow import fixed_offset, moved
-from tfsteps.spec.scalars import RefusedError
+from tfsteps.spec.problems import RefusedError
 
 NOW = 1_796_000_000  # November 2026
 READ = {

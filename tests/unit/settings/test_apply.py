@@ -8,7 +8,7 @@ from tests.unit.spec.jobs import jobs
 from tfsteps import spec
 from tfsteps.settings.apply import apply
 from tfsteps.settings.parse import parse
-from tfsteps.spec.notation import to_plain
+from tfsteps.spec.parse import to_plain
 from tfsteps.spec.step_inputs import with_data
 
 JOB = "name: a\nimage: mnist:1\ncommand: [python]\n"

@@ -71,6 +71,7 @@ FOLLOWS = [
     ("deadlines: {total: 1 hour, running: 30d}", ["deadlines.total"]),
     ("resources: {memory: 1GB, shared_memory: 2Gi}", ["resources.memory"]),
     ("resources: {gpu: one, gpu_type: T4}", ["resources.gpu"]),
+    ("resources: {memory: 1Gi, limits: {memory: 2GB}, shared_memory: 2Gi}", ["resources.limits.memory"]),
     ("env: {A: {secret: S, key: k}}", ["env.A.secret"]),
     ("volumes: [{pvc: X, mount: /y}]", ["volumes[0].pvc"]),
     ("tolerations: [{key: a, effect: noexecute, seconds: 5}]", ["tolerations[0].effect"]),

@@ -13,10 +13,9 @@ from hypothesis import given, settings
 from tests.unit.spec.bad_specs import whole
 from tests.unit.spec.jobs import jobs
 from tfsteps import spec
-from tfsteps.spec.notify import WebhookUrl
 from tfsteps.spec.pod import EnvSource, Limits, Nfs, Resources, Toleration, Volume
 from tfsteps.spec.schema import structs
-from tfsteps.spec.types import Gang, Outputs, Role, Roles, TensorBoard
+from tfsteps.spec.types import Gang, Outputs, Role, Roles, TensorBoard, WebhookUrl
 from tfsteps.systems import registry
 
 ROOT = pathlib.Path(__file__).parents[3]

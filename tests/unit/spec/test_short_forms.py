@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.unit.spec.bad_specs import whole
 from tfsteps import spec
-from tfsteps.spec import notation
+from tfsteps.spec.parse import to_plain
 from tfsteps.spec.schema import json_schema
 from tfsteps.spec.step_inputs import plain_job
 
@@ -55,7 +55,7 @@ def plain(**fields):
     text = whole(yaml.safe_dump(fields, allow_unicode=True))
     assert not list(VALIDATOR.iter_errors(yaml.safe_load(text)))
     job = spec.parse(text)
-    printed = notation.to_plain(job)
+    printed = to_plain(job)
     assert spec.from_plain(printed) == job, "what is printed is the same job"
     return printed
 
@@ -88,13 +88,13 @@ def test_a_claim_can_be_mounted_twice():
 
 def test_an_override_can_be_a_short_form():
     job = spec.parse(whole("resources: {gpu: 1}"), overrides=["resources.gpu=2(T4)", "resources.cpu=2~4"])
-    assert notation.to_plain(job)["resources"] == {"gpu": 2, "gpu_type": "T4", "cpu": 2, "limits": {"cpu": 4}}
+    assert to_plain(job)["resources"] == {"gpu": 2, "gpu_type": "T4", "cpu": 2, "limits": {"cpu": 4}}
 
 
 def test_the_inputs_of_a_step_can_be_short_forms():
     inputs = {"name": "a", "workers": 1, "cpu": "2~4", "memory": "4G~8G", "spec": {"volumes": ["a(storage):/mnt"]}}
     base = {"volumes": [{"pvc": "a", "mount": "/mnt"}, {"pvc": "b", "mount": "/b"}]}
-    printed = notation.to_plain(spec.from_plain(plain_job(inputs, base)))
+    printed = to_plain(spec.from_plain(plain_job(inputs, base)))
     assert printed["resources"] == {"cpu": 2, "memory": "4G", "limits": {"cpu": 4, "memory": "8G"}}
     assert printed["volumes"] == base["volumes"]
 
@@ -121,7 +121,7 @@ def test_any_resources_are_the_fields_that_they_stand_for(count, vendor, kind, l
         **({"gpu_vendor": vendor} if vendor else {}),
     }
     one, other = (spec.parse(whole(yaml.safe_dump({"resources": part}))) for part in (written, fields))
-    assert one == other == spec.from_plain(notation.to_plain(one))
+    assert one == other == spec.from_plain(to_plain(one))
 
 
 @settings(deadline=None)
@@ -133,5 +133,5 @@ def test_any_text_is_read_or_refused_with_its_field(text):
         except spec.SpecError as error:
             outside = [problem for problem in error.problems if problem.path[0] not in fields]
         else:
-            outside = [] if spec.from_plain(notation.to_plain(job)) == job else [job]
+            outside = [] if spec.from_plain(to_plain(job)) == job else [job]
         assert not outside

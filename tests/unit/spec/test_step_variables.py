@@ -8,7 +8,7 @@ from tests.unit.platforms.hai import test_schema as hai
 from tfsteps import spec
 from tfsteps.platforms.hai import schema
 from tfsteps.runs.identity import Identity
-from tfsteps.spec.step_variables import STEP_VARIABLES, with_step_variables
+from tfsteps.spec.step_inputs import STEP_VARIABLES, with_step_variables
 from tfsteps.systems import registry
 from tfsteps.systems.kubernetes.system import SPEC_HASH, KubernetesSystem
 

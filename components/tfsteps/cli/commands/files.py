@@ -19,7 +19,7 @@ from tfsteps.kube.backoff import COMMAND_PATIENCE_SECONDS
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.spec import SpecError, TrainingJob
 from tfsteps.spec.fields import Image
-from tfsteps.spec.notation import to_plain
+from tfsteps.spec.parse import to_plain
 from tfsteps.systems import registry
 from tfsteps.systems.base import System
 

@@ -15,7 +15,7 @@ from tfsteps.console.inputs import read_text
 from tfsteps.settings.apply import Applied, apply
 from tfsteps.settings.parse import load, parse
 from tfsteps.spec import Path, dotted
-from tfsteps.spec.notation import to_plain
+from tfsteps.spec.parse import to_plain
 from tfsteps.systems import registry
 
 

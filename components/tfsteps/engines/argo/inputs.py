@@ -16,8 +16,7 @@ from tfsteps.engines.unclear import REFERENCE, overlaps, places
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.runs.identity import name_problem
 from tfsteps.spec import Problem, SpecError, TrainingJob
-from tfsteps.spec.decode import decode
-from tfsteps.spec.document import Document
+from tfsteps.spec.decode import Document, decode
 from tfsteps.spec.problems import Path, shown
 from tfsteps.spec.spelling import nearest
 from tfsteps.spec.step_inputs import plain_job, plain_tensorboard

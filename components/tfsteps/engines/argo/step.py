@@ -47,7 +47,7 @@ from tfsteps.image import IMAGE, LIMITS, REQUESTS
 from tfsteps.runs.identity import RUN_ID as RUN_ID_LABEL
 from tfsteps.runs.identity import STEP
 from tfsteps.spec import SpecError
-from tfsteps.spec.notify import WEBHOOK_DEFAULT
+from tfsteps.spec.types import WEBHOOK_DEFAULT
 
 _CALL = (
     "depends",

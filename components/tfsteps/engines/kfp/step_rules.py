@@ -14,8 +14,7 @@ from tfsteps.engines.kfp.task_config import partial_job
 from tfsteps.engines.kfp.task_settings import task_config
 from tfsteps.engines.unclear import places
 from tfsteps.spec import Problem, SpecError, TrainingJob, dotted, format_duration
-from tfsteps.spec.decode import decode
-from tfsteps.spec.document import Document
+from tfsteps.spec.decode import Document, decode
 from tfsteps.spec.step_inputs import plain_job, plain_tensorboard, tensorboard_job
 from tfsteps.systems import registry
 from tfsteps.systems.base import OnEnd, Scope

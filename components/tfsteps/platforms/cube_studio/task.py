@@ -10,7 +10,7 @@ from tfsteps.engines.argo.task import FOLDER, ArgoTask
 from tfsteps.platforms.cube_studio import arguments, environment
 from tfsteps.runs.identity import Identity
 from tfsteps.spec import SpecError
-from tfsteps.spec.scalars import RefusedError
+from tfsteps.spec.problems import RefusedError
 from tfsteps.spec.short_forms import expand_volume
 from tfsteps.spec.step_inputs import merged
 

@@ -22,7 +22,7 @@ from tfsteps.runs.events import replicas_of
 from tfsteps.runs.identity import PREFIX, Identity, short_hash, spec_hash
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import RoleName, TrainingJob, options_of
-from tfsteps.spec.step_variables import without_step_variables
+from tfsteps.spec.step_inputs import without_step_variables
 from tfsteps.systems import expansion, restart_policy
 
 NAME = "hai"

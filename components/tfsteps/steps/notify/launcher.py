@@ -12,7 +12,7 @@ from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.launcher.notify.notification import FORMATS, FailedTask, Notification, body, of_run
 from tfsteps.launcher.notify.url import Url, UrlError, from_environment
 from tfsteps.spec import Problem, SpecError
-from tfsteps.spec.notify import WEBHOOK_DEFAULT, WEBHOOK_PREFIX, WEBHOOK_VARIABLE
+from tfsteps.spec.types import WEBHOOK_DEFAULT, WEBHOOK_PREFIX, WEBHOOK_VARIABLE
 from tfsteps.steps import program
 from tfsteps.steps.program import StepResult
 from tfsteps.text import streams

@@ -19,7 +19,7 @@ from tfsteps.runs.identity import ATTEMPT, PREFIX, Identity, spec_hash
 from tfsteps.runs.location import Location
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import Options, Problem, TrainingJob, is_uri
-from tfsteps.spec.step_variables import without_step_variables
+from tfsteps.spec.step_inputs import without_step_variables
 from tfsteps.systems.base import REPORT_SECONDS, JobNote, LaunchError, OnEnd, Scope, StoppedError
 from tfsteps.systems.capabilities import Level, held_at_start
 from tfsteps.systems.kubernetes import code, code_claim

@@ -14,7 +14,7 @@ from tfsteps.runs.location import Location
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.runs.store import AttemptFolder
 from tfsteps.spec import Problem, ResolvedRole, TrainingJob, is_uri, options_of
-from tfsteps.spec.notify import WEBHOOK_PREFIX
+from tfsteps.spec.types import WEBHOOK_PREFIX
 from tfsteps.systems import capabilities
 from tfsteps.systems.base import JobNote, LaunchError, OnEnd, Scope
 from tfsteps.systems.capabilities import Capability

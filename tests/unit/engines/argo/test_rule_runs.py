@@ -305,7 +305,7 @@ def test_dates_of_intervals_count_from_the_start():
 # --- whatever happens in between
 
 
-def happen(cluster, event):  # noqa: C901  one case an event
+def happen(cluster, event):
     match event:
         case ("wait" | "clock", seconds):
             cluster.clock = max(cluster.clock + seconds, CREATED)

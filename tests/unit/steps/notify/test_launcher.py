@@ -7,7 +7,7 @@ import pytest
 from tests.support.webhook_receiver import PATH, receiver
 from tfsteps.engines.argo.task import ArgoTask
 from tfsteps.launcher.notify.notification import FORMATS
-from tfsteps.spec.notify import NotificationFormat
+from tfsteps.spec.types import NotificationFormat
 from tfsteps.steps.notify import launcher
 
 TOKEN = PATH.rpartition("/")[2]

@@ -10,7 +10,7 @@ import msgspec
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.runs.identity import PREFIX
 from tfsteps.spec import TrainingJob
-from tfsteps.spec.step_variables import without_run_variables
+from tfsteps.spec.step_inputs import without_run_variables
 from tfsteps.systems.base import OnEnd
 
 LAUNCHER, DETACHED, REPORTED = f"{PREFIX}launcher", f"{PREFIX}detached", f"{PREFIX}reported"

@@ -10,12 +10,12 @@ import msgspec
 
 from tfsteps.runs.identity import PREFIX, Identity
 from tfsteps.runs.output_paths import OutputPaths
-from tfsteps.spec import EnvSource, Problem, ResolvedRole, Resources, RoleName, TrainingJob, pod_rules
+from tfsteps.spec import EnvSource, Problem, ResolvedRole, Resources, RoleName, TrainingJob, rules
 from tfsteps.spec.fields import ResourceName
 from tfsteps.spec.pod import Toleration, Volume
 from tfsteps.systems.expansion import escaped
 
-CONTAINER = pod_rules.CONTAINER
+CONTAINER = rules.CONTAINER
 PORT = 2222
 """The port of TensorFlow's servers."""
 

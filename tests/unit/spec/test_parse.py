@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from tests.unit.spec.jobs import jobs
 from tfsteps import spec
-from tfsteps.spec import notation, units
+from tfsteps.spec import units
+from tfsteps.spec.parse import to_plain
 
 JOB = """
 name: mnist
@@ -20,7 +21,7 @@ roles: {worker: {replicas: 2, resources: {cpu: 2, memory: 1536Mi, gpu: 1}}, eval
 
 
 def test_amounts_are_in_short_notations():
-    plain = notation.to_plain(spec.parse(JOB))
+    plain = to_plain(spec.parse(JOB))
     assert plain["deadlines"]["queue"] == "1h30m"
     assert plain["deadlines"]["no_progress"] == "1.5s"
     assert plain["deadlines"]["total"] == "3d"
@@ -32,13 +33,13 @@ def test_amounts_are_in_short_notations():
 
 def test_the_job_stays_the_same():
     job = spec.parse(JOB)
-    assert spec.from_plain(notation.to_plain(job)) == job
+    assert spec.from_plain(to_plain(job)) == job
 
 
 @settings(max_examples=20)
 @given(jobs)
 def test_every_job_stays_the_same(job):
-    assert spec.from_plain(notation.to_plain(job)) == job
+    assert spec.from_plain(to_plain(job)) == job
 
 
 @pytest.mark.parametrize("text", ["4Gi", "500M", "1048577", "3Ti", "2k", "1536Mi", "500Ki"])
