@@ -6,7 +6,7 @@ from tests.conformance.verdicts import sh
 from tests.hai import pods
 from tests.hai.environment import HaiEnvironment
 from tests.support.waiting import until
-from tfsteps.cli.commands.requeue import change, requeue
+from tfsteps.cli.commands.stop import change, requeue
 from tfsteps.console.errors import CommandError
 from tfsteps.runs.events import State
 

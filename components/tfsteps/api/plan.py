@@ -1,4 +1,4 @@
-"""What `tfsteps run` will do, checked as far as possible before anything is created."""
+"""What `tfsteps run` will do, checked as far as possible before anything is created, and its launch."""
 
 import contextlib
 import pathlib
@@ -16,6 +16,8 @@ from tfsteps.backends.records import record_of
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say
 from tfsteps.launcher.exit_codes import ExitCode
+from tfsteps.launcher.lifecycle import launch
+from tfsteps.launcher.recorder import Observer
 from tfsteps.runs import code_archive, code_bucket, store
 from tfsteps.runs.code_archive import CodeError
 from tfsteps.runs.identity import Identity, name_problem, new_run_id
@@ -25,7 +27,7 @@ from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.runs.status import Status
 from tfsteps.spec import CodeSource, TrainingJob
 from tfsteps.systems import registry
-from tfsteps.systems.base import OnCluster, System
+from tfsteps.systems.base import LaunchError, OnCluster, System
 
 _LEFT_OUT_SHOWN = 4
 
@@ -223,3 +225,22 @@ def _running_already(run: str, task: str, options: str, replace: bool | None) ->
     beside = f"another --task runs beside it{adopt}"
     instead = beside if replace is None else "--replace stops and removes it first"
     return CommandError(f"run {run}: task {task} is running already; {stop}, {instead}")
+
+
+def launch_plan(plan: Plan, view: Observer, tensorboard_url: str) -> Status:
+    """Launch a job, follow it to its end, and return its final status. LaunchError if that fails."""
+    return launch(
+        plan.job,
+        plan.identity,
+        plan.system,
+        base_dir=plan.base_dir,
+        observers=[view],
+        tensorboard_url=tensorboard_url,
+    )
+
+
+def launch_failed(task: str, error: LaunchError) -> CommandError:
+    """Return the error of a command that could not launch or follow a job."""
+    code = ExitCode.PLATFORM if error.retryable else ExitCode.USAGE
+    what = "was launched, but not followed to its end" if error.created else "could not be launched"
+    return CommandError(f"{task} {what}: {error}", code)

@@ -1,16 +1,24 @@
-"""The command line: every command under its name. A command is imported when it is called, to start quickly."""
+"""The command line: every command under its name, and its errors. A command is imported when it is called."""
 
-import functools
+import contextlib
 import importlib
-from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Any, NamedTuple, get_args
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, NamedTuple, get_args
 
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from typer.main import get_command
 
 import tfsteps
-from tfsteps.cli.errors import reported
+from tfsteps.console.errors import CommandError
+from tfsteps.console.messages import say
+from tfsteps.launcher.exit_codes import ExitCode
+from tfsteps.os_errors import next_step
+from tfsteps.text.streams import STDOUT
+
+_SIGPIPE = 141  # what a shell reports for a program that wrote to a closed pipe
 
 
 class _Command(NamedTuple):
@@ -47,22 +55,22 @@ _GROUPS: dict[str, dict[str, _Command]] = {
         ),
         "stop": _Command("stop", "Stop a run and wait until it has ended.", ("tfsteps stop latest",)),
         "pause": _Command(
-            "pause",
+            "stop",
             "Stop the replicas but keep the job, and wait until they are gone.",
             ("tfsteps pause mnist --on kubernetes",),
         ),
         "resume": _Command(
-            "pause",
+            "stop",
             "Start the replicas of a job again that is paused, or was created suspended.",
             ("tfsteps resume mnist --on kubernetes",),
         ),
         "requeue": _Command(
-            "requeue",
+            "stop",
             "Interrupt a run of a platform: it gives its nodes back, and waits in the queue again.",
             ("tfsteps requeue mnist --on hai",),
         ),
         "change": _Command(
-            "requeue",
+            "stop",
             "Change the priority or the queue of a run of a platform that has not ended.",
             ("tfsteps change mnist --priority HIGH --on hai", "tfsteps change mnist --queue a100 --on hai"),
         ),
@@ -134,7 +142,7 @@ _GROUPS: dict[str, dict[str, _Command]] = {
             "Compile a pipeline for Kubeflow Pipelines or Argo Workflows.",
             ("tfsteps compile pipeline.py -o pipeline.yaml",),
         ),
-        "lint": _Command("lint", "Check compiled pipelines.", ("tfsteps lint pipeline.yaml",)),
+        "lint": _Command("compile", "Check compiled pipelines.", ("tfsteps lint pipeline.yaml",)),
         "submit": _Command(
             "submit",
             "Submit a pipeline: run it now, or by a schedule.",
@@ -169,7 +177,7 @@ _GROUPS: dict[str, dict[str, _Command]] = {
             ("tfsteps check", "tfsteps check --on kubernetes -n team"),
         ),
         "role": _Command(
-            "role",
+            "platform",
             "Print the Role and RoleBinding that launchers of a job system need.",
             ("tfsteps role jobset -n team | kubectl apply -f -",),
         ),
@@ -184,7 +192,7 @@ _GROUPS: dict[str, dict[str, _Command]] = {
             ("tfsteps clear mnist-k7c2 --on kubernetes",),
         ),
         "prune": _Command(
-            "prune",
+            "rm",
             "Remove old runs of this machine that have ended.",
             ("tfsteps prune --older-than 30d --keep 20 --dry-run",),
         ),
@@ -198,62 +206,103 @@ _PLAIN: Mapping[str, Any] = {
 }
 
 
-_Convert = Callable[[Any, Any, Any], Any]
+_typers_own = {kind: kind.process_value for kind in (TyperArgument, TyperOption)}
 
 
-def _converting_little(convert: _Convert) -> _Convert:
-    """Return the `process_value` of a parameter's class, which calls typer's own only for what has to be converted.
+def _process_value(parameter: Any, ctx: Any, value: Any) -> Any:
+    """Return the value of a parameter, converted by typer's own `process_value` only if it has to be.
 
-    Typer's loads pydantic, also for text and for options that are not given: 0.12 s of CPU, more than typer itself.
+    That loads pydantic, also for text and for options that are not given: 0.12 s of CPU, more than typer itself.
     """
-
-    def process_value(parameter: Any, ctx: Any, value: Any) -> Any:
-        described = getattr(parameter, "type_descriptor", None)  # None = a typer without pydantic
-        several = parameter.multiple or parameter.nargs != 1
-        if not described or (value is None and parameter.required):
-            return convert(parameter, ctx, value)
-        kind, parser = described.annotation, described.parameter_info.parser
-        if value is None:
-            value = () if several else None
-        elif several and value and get_args(kind) == (str,) and not parser and {*map(type, value)} == {str}:
-            value = [*value]
-        elif several:
-            return convert(parameter, ctx, value)
-        elif kind is str and isinstance(value, str):
-            value = parser(value) if parser else str(value)
-        elif not (isinstance(kind, type) and isinstance(value, kind)):
-            return convert(parameter, ctx, value)
-        return parameter.callback(ctx, parameter, value) if parameter.callback else value
-
-    return process_value
+    described = getattr(parameter, "type_descriptor", None)  # None = a typer without pydantic
+    several = parameter.multiple or parameter.nargs != 1
+    kind, parser = (described.annotation, described.parameter_info.parser) if described else (None, None)
+    if value is None and described and not parameter.required:
+        value = () if several else None
+    elif several and value and get_args(kind) == (str,) and not parser and {*map(type, value)} == {str}:
+        value = [*value]
+    elif kind is str and not several and isinstance(value, str):
+        value = parser(value) if parser else str(value)
+    elif several or not isinstance(kind, type) or not isinstance(value, kind):
+        return _typers_own[type(parameter)](parameter, ctx, value)
+    return parameter.callback(ctx, parameter, value) if parameter.callback else value
 
 
-for _kind in (TyperArgument, TyperOption):
-    _kind.process_value = _converting_little(_kind.process_value)  # type: ignore[assignment, method-assign]
-
-
-@functools.cache
-def _imported(name: str) -> Any:
-    listed = _COMMANDS[name]
-    module = importlib.import_module(f"tfsteps.cli.commands.{listed.module}")
-    lines = "\n".join(f"  {example}" for example in listed.examples)
-    alone = typer.Typer(add_completion=False, **_PLAIN)
-    cls: type[TyperCommand] | None = getattr(module, listed.cls) if listed.cls else None
-    alone.command(name, cls=cls, epilog=f"Examples:\n\n\b\n{lines}")(getattr(module, listed.function or name))
-    return get_command(alone)
+for _kind in _typers_own:
+    _kind.process_value = _process_value  # type: ignore[assignment, method-assign]
 
 
 class _Imported(Mapping[str, Any]):
     """The commands by name, each imported when it is asked for."""
 
+    _imported: ClassVar[dict[str, Any]] = {}
+
     def __getitem__(self, name: str) -> Any:
-        return _imported(name)
+        if name not in self._imported:
+            listed = _COMMANDS[name]
+            module = importlib.import_module(f"tfsteps.cli.commands.{listed.module}")
+            lines = "\n".join(f"  {example}" for example in listed.examples)
+            alone = typer.Typer(add_completion=False, **_PLAIN)
+            cls: type[TyperCommand] | None = getattr(module, listed.cls) if listed.cls else None
+            alone.command(name, cls=cls, epilog=f"Examples:\n\n\b\n{lines}")(getattr(module, listed.function or name))
+            self._imported[name] = get_command(alone)
+        return self._imported[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(_COMMANDS)
 
     def __len__(self) -> int:
         return len(_COMMANDS)
+
+
+@contextlib.contextmanager
+def reported() -> Iterator[None]:
+    """Turn an error of a command into a message and the exit code of this process.
+
+    Raises:
+        typer.Exit: In place of each error that has a message for users.
+    """
+    try:
+        yield
+        sys.stdout.flush()  # inside `try`, so that a failure is reported
+    except CommandError as error:
+        say(f"error: {error}")
+        raise typer.Exit(error.code) from error
+    except UnicodeEncodeError as error:  # of a file name; printed text is escaped
+        say(f"error: {error.object!r} cannot name a file in this locale; set LC_ALL=C.UTF-8")
+        raise typer.Exit(ExitCode.USAGE) from error
+    except BrokenPipeError as error:
+        raise typer.Exit(_SIGPIPE) from error
+    except OSError as error:  # a full disk under standard output, a run folder of another user
+        named = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
+        what = f"{STDOUT} cannot be written: {error.strerror}" if error.filename == STDOUT else named
+        say(f"error: {what}; {next_step(error)}")
+        raise typer.Exit(ExitCode.PLATFORM) from error
+    except typer.Exit:  # of a command that has said all
+        raise
+    except Exception as error:
+        if end := _of_job(error):
+            raise end from error
+        raise
+    finally:
+        try:
+            sys.stdout.flush()
+        except OSError:  # keep the interpreter from reporting it when it exits
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _of_job(error: Exception) -> typer.Exit | None:
+    """Return the end of the process for an error about a job, whose message is printed; None for any other error."""
+    from tfsteps.spec import SpecError  # noqa: PLC0415  a command that ends well needs neither
+    from tfsteps.systems.base import LaunchError  # noqa: PLC0415
+
+    if isinstance(error, SpecError):
+        say(str(error))
+        return typer.Exit(ExitCode.USAGE)
+    if isinstance(error, LaunchError):
+        say(f"error: {error}")
+        return typer.Exit(ExitCode.PLATFORM if error.retryable else ExitCode.USAGE)
+    return None
 
 
 class _Group(TyperGroup):

@@ -1,4 +1,4 @@
-"""Text that a command reads: a file that its user names, or standard input."""
+"""What a command reads: a file that its user names, standard input, or an answer on the terminal."""
 
 import pathlib
 import sys
@@ -33,3 +33,19 @@ def read_text(file: str, expected: str, longest: int = _LONGEST) -> str:
         return raw.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         raise CommandError(f"{file!r} is not UTF-8 (byte {error.start}); save it as UTF-8") from error
+
+
+def confirmed(question: str, *, yes: bool, without_terminal: str) -> bool:
+    """Ask on a terminal whether to go on; anything but y or yes is no. `yes` = do not ask.
+
+    Raises:
+        CommandError: There is no terminal; `without_terminal` says what to do instead.
+    """
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        raise CommandError(without_terminal)
+    try:
+        return input(f"{question} [y/N]: ").strip().lower() in ("y", "yes")
+    except EOFError:
+        return False

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import yaml
 
-from tfsteps.console.confirmation import confirmed
 from tfsteps.console.errors import CommandError
+from tfsteps.console.inputs import confirmed
 from tfsteps.console.messages import say
 from tfsteps.engines.compiled import Compiled
 from tfsteps.runs.demo import Mark

@@ -13,25 +13,21 @@ from typing import NamedTuple
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _SIZES = {_FIXED64: 8, _FIXED32: 4}
 
-
-def _key(number: int, wire: int) -> int:
-    return number << 3 | wire
-
-
-# The keys of protobuf fields. A field of another wire type than it should have has another key, and so is passed over.
-_EVENT_WALL_TIME, _EVENT_STEP = _key(1, _FIXED64), _key(2, _VARINT)
-_EVENT_VERSION, _EVENT_SUMMARY, _EVENT_SESSION = _key(3, _BYTES), _key(5, _BYTES), _key(7, _BYTES)
-_SESSION_STATUS = _key(1, _VARINT)
+# The keys of protobuf fields: number << 3 | wire type. A field of another wire type than it should have has another
+# key, and so is passed over.
+_EVENT_WALL_TIME, _EVENT_STEP = 1 << 3 | _FIXED64, 2 << 3 | _VARINT
+_EVENT_VERSION, _EVENT_SUMMARY, _EVENT_SESSION = 3 << 3 | _BYTES, 5 << 3 | _BYTES, 7 << 3 | _BYTES
+_SESSION_STATUS = 1 << 3 | _VARINT
 _SESSION_START = 1
-_SUMMARY_VALUE = _key(1, _BYTES)
-_VALUE_TAG, _VALUE_SIMPLE, _VALUE_TENSOR = _key(1, _BYTES), _key(2, _FIXED32), _key(8, _BYTES)
-_TENSOR_DTYPE, _TENSOR_SHAPE, _TENSOR_CONTENT = _key(1, _VARINT), _key(2, _BYTES), _key(4, _BYTES)
-_SHAPE_DIM = _key(2, _BYTES)
+_SUMMARY_VALUE = 1 << 3 | _BYTES
+_VALUE_TAG, _VALUE_SIMPLE, _VALUE_TENSOR = 1 << 3 | _BYTES, 2 << 3 | _FIXED32, 8 << 3 | _BYTES
+_TENSOR_DTYPE, _TENSOR_SHAPE, _TENSOR_CONTENT = 1 << 3 | _VARINT, 2 << 3 | _BYTES, 4 << 3 | _BYTES
+_SHAPE_DIM = 2 << 3 | _BYTES
 # By TensorFlow's DataType (half, float, double): the form of one element, and the fields that may hold it instead.
 _FORMS = {
-    19: ("<e", (_key(13, _BYTES), _key(13, _VARINT))),
-    1: ("<f", (_key(5, _BYTES), _key(5, _FIXED32))),
-    2: ("<d", (_key(6, _BYTES), _key(6, _FIXED64))),
+    19: ("<e", (13 << 3 | _BYTES, 13 << 3 | _VARINT)),
+    1: ("<f", (5 << 3 | _BYTES, 5 << 3 | _FIXED32)),
+    2: ("<d", (6 << 3 | _BYTES, 6 << 3 | _FIXED64)),
 }
 
 

@@ -11,16 +11,16 @@ import typer
 
 from tfsteps.answer import NO
 from tfsteps.api.job_input import find_system
-from tfsteps.api.launching import launch_failed
+from tfsteps.api.plan import launch_failed
 from tfsteps.backends.base import LogOptions, RunBackend
 from tfsteps.backends.find import Job, Selection
 from tfsteps.backends.open import located, open_backend
 from tfsteps.backends.place import Place
 from tfsteps.backends.records import Record, record_of
 from tfsteps.cli.commands.run import RunOutput, Timestamps
-from tfsteps.cli.commands.runs import RunId, Task
-from tfsteps.cli.foreground import Display
 from tfsteps.cli.place_options import Context, Namespace, OnOption
+from tfsteps.cli.planned_job import Display
+from tfsteps.cli.run_options import RunId, Task
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say, warn
 from tfsteps.console.outputs import OutputFormat

@@ -9,8 +9,7 @@ import typer
 
 from tfsteps import spec
 from tfsteps.api.job_input import JobInput
-from tfsteps.api.launching import launch_plan
-from tfsteps.api.plan import make_plan
+from tfsteps.api.plan import launch_plan, make_plan
 from tfsteps.backends.place import Place, on_of
 from tfsteps.cli.place_options import Context, Namespace, on_option
 from tfsteps.console.errors import CommandError

@@ -17,8 +17,8 @@ from tfsteps.cli.commands import rm
 from tfsteps.cli.commands.rm import DryRun
 from tfsteps.cli.completion import complete_run
 from tfsteps.cli.place_options import Context, Namespace, OnOption
-from tfsteps.console.confirmation import confirmed
 from tfsteps.console.errors import CommandError
+from tfsteps.console.inputs import confirmed
 from tfsteps.console.messages import say, warn
 from tfsteps.console.text import clean
 from tfsteps.launcher.exit_codes import ExitCode

@@ -10,10 +10,10 @@ import typer
 from tfsteps.api.queries import compared_runs
 from tfsteps.backends.open import open_backend
 from tfsteps.backends.place import Place
-from tfsteps.cli.commands.runs import OutputOption
 from tfsteps.cli.completion import complete_run
 from tfsteps.cli.pages import write_page
 from tfsteps.cli.place_options import AllNamespaces, Context, From, ListOn, Namespace
+from tfsteps.cli.run_options import OutputOption
 from tfsteps.console.outputs import OutputFormat, print_json, print_table
 from tfsteps.console.text import clean, iso
 from tfsteps.report import comparison

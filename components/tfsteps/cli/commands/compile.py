@@ -1,15 +1,20 @@
-"""`tfsteps compile`: a program to what its engine takes."""
+"""`tfsteps compile` and `tfsteps lint`: a program to what its engine takes, and the checks of that."""
 
 import pathlib
 import sys
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
 
 from tfsteps.backends.place import Place
-from tfsteps.cli.compiled import check, compile_program, settings_refusals
+from tfsteps.cli.compiled import check, compile_program, lint_messages, read, settings_refusals, warnings
+from tfsteps.cli.place_options import CheckedOn, Context, Namespace
 from tfsteps.console.errors import CommandError
-from tfsteps.engines.compiled import LintError
+from tfsteps.console.messages import say, warn
+from tfsteps.engines import registry
+from tfsteps.engines.compiled import Compiled, LintError
+from tfsteps.runs.location import Location
 from tfsteps.spec import format_bytes
 
 PipelineName = Annotated[
@@ -54,3 +59,66 @@ def compile(  # noqa: A001  the command's name
             raise CommandError(f"{str(output)!r} cannot be written: {error}; choose another file") from error
     place = "" if output is None else f"{output}: "
     print(f"{place}{compiled.name} for {compiled.engine}, {size}, no problems", file=sys.stderr)
+
+
+_OnOption = Annotated[
+    CheckedOn,
+    typer.Option("--on", help="kubernetes: look on a cluster, too, for platform settings, and objects that pods name."),
+]
+
+
+def lint(
+    compiled: Annotated[
+        list[str],
+        typer.Argument(metavar="COMPILED.yaml...", help="Compiled pipelines, YAML or JSON; `-` reads standard input."),
+    ],
+    *,
+    on: _OnOption = CheckedOn.LOCAL,
+    context: Context = "",
+    namespace: Namespace = "",
+) -> None:
+    """Check compiled pipelines.
+
+    Those of Kubeflow Pipelines for what works on this machine and fails on a cluster; manifests of Argo Workflows for
+    fields that it drops, for references to missing templates, and for wrong inputs of the steps of tfsteps. Prints
+    every problem and warning. Exits 2 if there is a problem. A value that can still be set at submission causes a
+    warning.
+
+    Jobs are checked against the platform settings of the file that TFSTEPS_SETTINGS names, or, with `--on kubernetes`,
+    of the namespace.
+
+    Sends no requests to a cluster unless `--on kubernetes` is given. Then PersistentVolumeClaims, Secrets, ConfigMaps
+    and ServiceAccounts that the pipelines' pods name and that are missing there are warnings, too: a step that uses one
+    stays Pending. Objects that may not be read are not checked.
+    """
+    place = Place(on.value, context, namespace)
+    count = 0
+    for file in compiled:
+        pipeline = read(file)
+        problems = lint_messages(registry.plugin(pipeline.engine), pipeline.text)
+        for warning in warnings(pipeline):
+            warn(f"{pipeline.source}: {warning}")
+        problems = problems or settings_refusals(pipeline, place)
+        count += len(problems)
+        for problem in problems:
+            say(f"{pipeline.source}: {problem}")
+        for warning in pipeline.authoring.missing_arguments(pipeline.text):
+            warn(f"{pipeline.source}: {warning}")
+        if not problems:
+            for warning in _missing(pipeline, place):
+                warn(f"{pipeline.source}: {warning}")
+            print(f"{pipeline.source}: {pipeline.name} for {pipeline.engine} is fine")
+    if count:
+        raise CommandError(f"{count} problem{'s' if count > 1 else ''}; correct the program and compile it again")
+
+
+def _missing(compiled: Compiled, place: Place) -> Iterator[str]:
+    """Yield a warning for each object that a valid pipeline names and that its cluster does not have."""
+    if place.on == Location.LOCAL:
+        return
+    from tfsteps.backends.kubernetes.backend import cluster  # noqa: PLC0415  most checks need no HTTP
+    from tfsteps.engines.missing_objects import missing  # noqa: PLC0415
+
+    with cluster(place) as runs:
+        for namespace, references in compiled.authoring.references(compiled.documents):
+            yield from missing(runs.api, place.namespace or namespace or runs.namespace, references)

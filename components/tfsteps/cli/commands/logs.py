@@ -12,9 +12,9 @@ from tfsteps.backends.base import LogOptions
 from tfsteps.backends.find import Selection
 from tfsteps.backends.log_printer import compile_grep
 from tfsteps.backends.open import located, open_backend
-from tfsteps.cli.commands.runs import AttemptNumber, RunId
 from tfsteps.cli.completion import complete_replica, complete_task
 from tfsteps.cli.place_options import AllNamespaces, Context, From, Namespace, OnOption
+from tfsteps.cli.run_options import AttemptNumber, RunId
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say
 from tfsteps.console.text import clean

@@ -9,9 +9,9 @@ from tfsteps.backends.find import Selection
 from tfsteps.backends.local.backend import LocalBackend
 from tfsteps.backends.open import located, open_backend
 from tfsteps.backends.place import Place
-from tfsteps.cli.commands.runs import AttemptNumber, RunId, Task
 from tfsteps.cli.pages import open_page
 from tfsteps.cli.place_options import Context, From, Namespace, OnOption
+from tfsteps.cli.run_options import AttemptNumber, RunId, Task
 from tfsteps.console.errors import CommandError
 from tfsteps.os_errors import next_step
 from tfsteps.runs import store

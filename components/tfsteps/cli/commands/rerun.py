@@ -17,13 +17,11 @@ from tfsteps.backends.open import located, open_backend
 from tfsteps.backends.place import Place
 from tfsteps.cli.commands.attach import only
 from tfsteps.cli.commands.run import Detach, RunDryRun, RunOutput, Timestamps
-from tfsteps.cli.commands.runs import RunId
 from tfsteps.cli.commands.submit import parse_parameters
 from tfsteps.cli.compiled import parse_compiled
-from tfsteps.cli.detach import detach as start_detached
-from tfsteps.cli.foreground import Display, TensorBoardChoice, run_plan
 from tfsteps.cli.place_options import Context, From, Namespace, OnOption, Overrides
-from tfsteps.cli.plan_output import print_plan
+from tfsteps.cli.planned_job import Display, TensorBoardChoice, print_plan, run_plan, start_detached
+from tfsteps.cli.run_options import RunId
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import warn
 from tfsteps.console.outputs import OutputFormat

@@ -1,23 +1,30 @@
-"""`tfsteps rm`: removes the folders of runs of this machine."""
+"""`tfsteps rm` and `tfsteps prune`: remove the folders of runs of this machine."""
 
 import contextlib
+import time
 from collections.abc import Iterator, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from tfsteps.backends.local.backend import LocalBackend
 from tfsteps.cli.completion import complete_run
+from tfsteps.cli.run_options import OutputOption
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import warn
-from tfsteps.console.text import clean
+from tfsteps.console.outputs import OutputFormat, print_json
+from tfsteps.console.text import clean, duration, iso
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.os_errors import next_step
-from tfsteps.runs import removal
-from tfsteps.runs.retention import RunRecords, read_records
+from tfsteps.runs import removal, store
+from tfsteps.runs.retention import RetentionDecision, RunRecords, decide, read_records
 from tfsteps.spec import format_bytes
+from tfsteps.spec.units import parse_duration, suggest_duration
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be removed, and change nothing.")]
+
+_LONGEST_DAYS = 3650
 
 
 def rm(
@@ -102,3 +109,115 @@ def outputs_elsewhere(records: RunRecords) -> list[str]:
     """Return the output folders of a run that are outside of its folders."""
     outputs = dict.fromkeys(status.output for status in records.statuses if status.output)
     return [path for path in outputs if not removal.contains(records.run, path)]
+
+
+# --- prune
+
+
+class _Line(msgspec.Struct, frozen=True):
+    """What happened to one run.
+
+    Attributes:
+        decision: What was decided.
+        size: Bytes that were, or would be, freed.
+        error: Why it could not be removed; empty = it was, or is kept.
+    """
+
+    decision: RetentionDecision
+    size: int = 0
+    error: str = ""
+
+    @property
+    def removed(self) -> bool:
+        return not (self.decision.kept or self.error)
+
+
+def prune(
+    *,
+    older_than: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="Remove runs that ended longer ago than this, such as 30d.")
+    ] = None,
+    keep: Annotated[int | None, typer.Option(min=0, help="Keep at least this many ended runs, the newest.")] = None,
+    dry_run: DryRun = False,
+    output: OutputOption = OutputFormat.TEXT,
+) -> None:
+    """Remove old runs of this machine that have ended.
+
+    With both options, a run is removed if it is old and not one of the newest. A run is kept if its launcher is
+    running, if its launcher was killed and its job on a cluster may continue, or if its records cannot be read. Output
+    outside of the run folders is not touched.
+    """
+    if older_than is None and keep is None:
+        raise CommandError("--older-than or --keep is needed, such as `tfsteps prune --older-than 30d --keep 20`")
+    age = None if older_than is None else _seconds(older_than)
+    runs = [read_records(run) for run in store.runs()]
+    lines = []
+    for decision in decide(runs, time.time(), age, keep):
+        if problem := decision.records.problem:
+            warn(f"run {clean(decision.records.run)} is kept: {clean(problem)}")
+        line = _apply(decision, dry_run=dry_run)
+        if output is OutputFormat.TEXT and not line.error:
+            _print(line, dry_run=dry_run)
+        lines.append(line)
+    if output is OutputFormat.JSON:
+        print_json(_summary(lines, dry_run=dry_run))
+    else:
+        print(_total(lines, dry_run=dry_run))
+    fail([line.error for line in lines if line.error])
+
+
+def _seconds(text: str) -> float:
+    """Return the value of --older-than in seconds."""
+    suggestion = suggest_duration(text)
+    meant = f"; did you mean {suggestion}?" if suggestion and suggestion != text else ""
+    allowed = f"Allowed: a duration up to {_LONGEST_DAYS}d, such as 12h or 30d{meant}"
+    try:
+        seconds = parse_duration(text)
+    except ValueError as error:
+        raise CommandError(f"--older-than {text!r} {error}. {allowed}") from error
+    if seconds > _LONGEST_DAYS * 86400:
+        raise CommandError(f"--older-than {text!r} is too long. {allowed}")
+    return seconds
+
+
+def _apply(decision: RetentionDecision, *, dry_run: bool) -> _Line:
+    """Remove the run if that was decided."""
+    run = decision.records.run
+    if decision.kept:
+        return _Line(decision)
+    size = removal.extent(run).size
+    error = "" if dry_run else remove(run)
+    return _Line(decision, 0 if error else size, error)
+
+
+def _print(line: _Line, *, dry_run: bool) -> None:
+    records = line.decision.records
+    if line.decision.kept:
+        print(f"{clean(records.run)} kept: {clean(line.decision.kept)}")
+        return
+    ago = duration(time.time() - (records.ended or 0.0))
+    removed = outcome(records.run, dry_run=dry_run)
+    print("\n".join([f"{removed}: ended {ago} ago, {format_bytes(line.size)}", *notes(records)]))
+
+
+def _total(lines: Sequence[_Line], *, dry_run: bool) -> str:
+    removed, kept = sum(line.removed for line in lines), sum(bool(line.decision.kept) for line in lines)
+    would = " would be" if dry_run else ""
+    freed = format_bytes(sum(line.size for line in lines))
+    left = f", {failed} not removed" if (failed := sum(bool(line.error) for line in lines)) else ""
+    return f"{removed} run{'s' * (removed != 1)}{would} removed, {kept} kept{left}, {freed}{would} freed"
+
+
+def _summary(lines: Sequence[_Line], *, dry_run: bool) -> dict[str, Any]:
+    runs = [
+        {
+            "run": line.decision.records.run,
+            "removed": line.removed,
+            "reason": line.decision.kept or line.error,
+            "ended": iso(line.decision.records.ended),
+            "bytes": line.size,
+            "outputs_left": outputs_elsewhere(line.decision.records) if line.removed else [],
+        }
+        for line in lines
+    ]
+    return {"dry_run": dry_run, "bytes": sum(line.size for line in lines), "runs": runs}

@@ -6,14 +6,11 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from tfsteps.api import job_input
-from tfsteps.api.job_input import COMMAND_LINE, JobOptions, split_command
+from tfsteps.api.job_input import COMMAND_LINE, JobOptions, read, split_command
 from tfsteps.api.plan import choose, make_plan
-from tfsteps.cli.demo_options import Demo, Picture, demo_mark
-from tfsteps.cli.detach import detach as start_detached
-from tfsteps.cli.foreground import Display, TensorBoardChoice, run_plan
 from tfsteps.cli.place_options import Context, Namespace, Overrides, on_option
-from tfsteps.cli.plan_output import print_job_file, print_plan
+from tfsteps.cli.planned_job import Display, TensorBoardChoice, print_job_file, print_plan, run_plan, start_detached
+from tfsteps.cli.run_options import Demo, Picture, demo_mark
 from tfsteps.console.errors import CommandError
 from tfsteps.console.outputs import OutputFormat
 from tfsteps.runs import demo as demos
@@ -137,10 +134,11 @@ def run(
             "--demo marks runs of this machine; leave it out, and label the job: "
             f"`kubectl label tfjob JOB {demos.DEMO}=true`"
         )
+    if keep_tensorboard and place.on == Location.KUBERNETES:
+        raise CommandError("--keep-tensorboard: on a cluster it stays up by itself; write --tensorboard")
     board = TensorBoardChoice(tensorboard, keep_tensorboard)
-    board.check(place.on)
     options = JobOptions(workers, ps, chief, name, image, code, code_bucket)
-    source = job_input.read(job, ctx.meta.get(_COMMAND), options, overrides or ())
+    source = read(job, ctx.meta.get(_COMMAND), options, overrides or ())
     plan = make_plan(
         source,
         chosen,

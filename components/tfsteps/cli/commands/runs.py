@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from tfsteps.api import run_list
 from tfsteps.backends.open import open_backend
 from tfsteps.backends.place import Place
-from tfsteps.cli.completion import complete_run
 from tfsteps.cli.pages import open_page
 from tfsteps.cli.place_options import AllNamespaces, Context, From, ListOn, Namespace
+from tfsteps.cli.run_options import OutputOption
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import warn
 from tfsteps.console.outputs import (
@@ -26,18 +26,6 @@ from tfsteps.runs import store
 from tfsteps.runs.events import State
 from tfsteps.runs.location import Location
 
-RunId = Annotated[
-    str,
-    typer.Argument(
-        metavar="RUN",
-        help="Id of the run, the beginning of one, or `latest`. The name of a task, a job or a pipeline: its newest "
-        "run. On a cluster also its Workflow's name.",
-        autocompletion=complete_run,
-    ),
-]
-Task = Annotated[str | None, typer.Option(help="Only this task of the run.")]
-AttemptNumber = Annotated[int | None, typer.Option(min=0, help="This attempt. Left out: the newest of each task.")]
-OutputOption = Annotated[OutputFormat, typer.Option(help="text for people, json for programs.")]
 _States = Annotated[
     list[str] | None,
     typer.Option(metavar="STATE", help=f"Only in this state: {', '.join(State)}. Repeat it for several."),

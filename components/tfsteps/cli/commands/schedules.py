@@ -11,10 +11,10 @@ from typing import Annotated, Any
 import typer
 from msgspec.structs import replace
 
-from tfsteps.cli.commands.runs import OutputOption
 from tfsteps.cli.place_options import AllNamespaces
-from tfsteps.console.confirmation import confirmed
+from tfsteps.cli.run_options import OutputOption
 from tfsteps.console.errors import CommandError
+from tfsteps.console.inputs import confirmed
 from tfsteps.console.messages import say, warn
 from tfsteps.console.outputs import OutputFormat, print_json, print_table
 from tfsteps.console.text import clean, iso

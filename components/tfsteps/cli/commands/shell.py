@@ -7,9 +7,9 @@ from typer.core import TyperCommand
 
 from tfsteps.backends.find import Selection
 from tfsteps.backends.open import located, open_backend
-from tfsteps.cli.commands.runs import AttemptNumber, RunId, Task
 from tfsteps.cli.completion import complete_replica
 from tfsteps.cli.place_options import AllNamespaces, Context, Namespace, OnOption
+from tfsteps.cli.run_options import AttemptNumber, RunId, Task
 from tfsteps.console.errors import CommandError
 
 _COMMAND = "tfsteps.shell.command"  # key in the context's `meta`

@@ -19,15 +19,13 @@ from tfsteps.backends.place import Place, on_of
 from tfsteps.cli.commands import single_task
 from tfsteps.cli.commands.clear import Scope, clear_scope, contents
 from tfsteps.cli.commands.compile import PipelineName
-from tfsteps.cli.commands.hold import held_plan, launch_held
+from tfsteps.cli.commands.debug import held_plan, launch_held
 from tfsteps.cli.commands.logs import logs
 from tfsteps.cli.commands.run import Detach, RunDryRun, SystemName
 from tfsteps.cli.commands.single_task import DEBUG, RUN, SingleTask
 from tfsteps.cli.commands.submit import parse_parameters
-from tfsteps.cli.detach import detach as start_detached
-from tfsteps.cli.foreground import Display, TensorBoardChoice, run_plan
 from tfsteps.cli.place_options import Context, Namespace, OnOption, Overrides
-from tfsteps.cli.plan_output import print_plan
+from tfsteps.cli.planned_job import Display, TensorBoardChoice, print_plan, run_plan, start_detached
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say
 from tfsteps.launcher.exit_codes import ExitCode

@@ -9,9 +9,9 @@ import typer
 from tfsteps.backends.base import EventFolder
 from tfsteps.backends.find import LATEST, Selection
 from tfsteps.backends.open import located, open_backend
-from tfsteps.cli.commands.runs import Task
 from tfsteps.cli.completion import complete_run
 from tfsteps.cli.place_options import Context, From, Namespace, OnOption
+from tfsteps.cli.run_options import Task
 from tfsteps.console.errors import CommandError
 from tfsteps.launcher.signals import on_termination
 from tfsteps.runs.location import Location

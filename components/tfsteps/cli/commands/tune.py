@@ -17,9 +17,9 @@ from tfsteps.backends.find import Job
 from tfsteps.backends.open import open_backend
 from tfsteps.backends.place import Place
 from tfsteps.backends.records import record_of
-from tfsteps.cli.commands.runs import OutputOption
 from tfsteps.cli.pages import write_page
 from tfsteps.cli.place_options import Context, From, ListOn, Namespace
+from tfsteps.cli.run_options import OutputOption
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import warn
 from tfsteps.console.outputs import OutputFormat, print_json, print_table

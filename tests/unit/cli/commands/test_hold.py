@@ -13,7 +13,7 @@ from tests.unit.cli.command import COMMAND, refused, tfsteps
 from tests.unit.cli.statuses import status
 from tfsteps import spec
 from tfsteps.backends.place import Place
-from tfsteps.cli.commands import hold
+from tfsteps.cli.commands import debug
 from tfsteps.console.errors import CommandError
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.launcher.printer import Printer
@@ -46,7 +46,7 @@ def job(text=JOB):
     ],
 )
 def test_which_roles_are_meant(text, expected):
-    assert hold.chosen(job(), text) == expected
+    assert debug.chosen(job(), text) == expected
 
 
 @pytest.mark.parametrize("text", ["ps", "worker,ps", "", "worker,", "all,worker", "worker-0"])
@@ -54,18 +54,18 @@ def test_a_role_that_is_not_there_is_named_with_those_that_are(text):
     with pytest.raises(
         CommandError, match=r"the job has no role '.*'; name some of chief, worker, evaluator, or `all`"
     ):
-        hold.chosen(job(), text)
+        debug.chosen(job(), text)
 
 
 @pytest.mark.parametrize(
     ("system", "total", "left"), [("kubeflow", 60.0, "delete"), ("kubeflow", None, None), ("local", 60.0, None)]
 )
 def test_nothing_is_left_on_a_cluster_of_what_was_held_for_a_time(system, total, left):
-    assert hold.held(job(), ["worker"], system, total).on_end == left
+    assert debug.held(job(), ["worker"], system, total).on_end == left
 
 
 def test_held_roles_sleep_and_nothing_but_total_ends_them():
-    held = hold.held(job(), ["worker"], "kubeflow")
+    held = debug.held(job(), ["worker"], "kubeflow")
     assert held.roles.worker.command[:2] == ("sh", "-c")
     assert (held.roles.worker.args, held.roles.worker.replicas) == ((), 2)
     assert (held.roles.chief, held.roles.evaluator) == (job().roles.chief, job().roles.evaluator)
@@ -74,14 +74,14 @@ def test_held_roles_sleep_and_nothing_but_total_ends_them():
 
 
 def test_what_a_role_would_run():
-    said = {name: hold.program(job(), name) for name in ("chief", "worker", "evaluator")}
+    said = {name: debug.program(job(), name) for name in ("chief", "worker", "evaluator")}
     assert said == {"chief": "python train.py --data '/my data'", "worker": "python train.py --all", "evaluator": "sh"}
-    assert hold.program(job("{name: a, image: b, roles: {worker: {}}}"), "worker") == ""
+    assert debug.program(job("{name: a, image: b, roles: {worker: {}}}"), "worker") == ""
 
 
 def test_the_program_of_a_role_is_shown_without_its_secrets():
     secret = "{name: a, image: b, command: [python, --api-key=k3y, --hub-token, t0ken, --lr, '1'], roles: {worker: {}}}"
-    text = hold.program(job(secret), "worker")
+    text = debug.program(job(secret), "worker")
     assert text == "python '--api-key=***' --hub-token '***' --lr 1"
 
 
@@ -96,7 +96,7 @@ def replica(role, index, state, place="", ended=None):
 def told(capsys, place, *steps, system="kubeflow"):
     """Return the lines that are printed for each of some lists of replicas, one after another."""
     programs = {"worker": "python train.py", "evaluator": ""}
-    shells = hold.Shells(Printer(), programs, place)
+    shells = debug.Shells(Printer(), programs, place)
     said = []
     for replicas in steps:
         shells.changed(status(replicas=replicas, system=system, namespace="ml"))
@@ -186,7 +186,7 @@ def test_options_that_make_no_sense(given, says, tmp_path):
 
 
 def test_a_system_with_a_debug_mode_of_its_own_holds_by_that():
-    held = hold.held(job(), ["worker"], "t9k")
+    held = debug.held(job(), ["worker"], "t9k")
     assert held.roles == job().roles
     options = held.systems["t9k"]
     assert options["debug"] is True

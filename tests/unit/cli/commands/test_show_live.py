@@ -7,7 +7,7 @@ from tests.support.waiting import until
 from tests.unit.cli.statuses import saved, status
 from tfsteps.backends.find import Selection
 from tfsteps.backends.local.backend import LocalBackend
-from tfsteps.cli.live_graph import LiveGraph
+from tfsteps.cli.commands.show import LiveGraph
 from tfsteps.runs.events import State
 
 
