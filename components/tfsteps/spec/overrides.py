@@ -1,8 +1,7 @@
 """Overrides of fields of a job, such as `roles.worker.replicas=4`, in plain data: before any rule is checked."""
 
-import copy
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -52,30 +51,18 @@ def parse_override(text: str) -> Override:
     return Override(where, text[match.end() + 1 :])
 
 
-def override(document: Document, overrides: Sequence[str]) -> Document:
-    """Return `document` with fields replaced by the overrides `PATH=VALUE`, in their order. It is not changed.
+def override(document: Document, text: str) -> None:
+    """Replace a field of `document` by the override `PATH=VALUE`.
 
     Mappings that the path needs and that are missing are added. A value replaces the whole field; null removes it,
     except from a list.
 
     Raises:
-        SpecError: An override cannot be read, or its path leads into a value that has no fields.
+        SpecError: The override cannot be read, or its path leads into a value that has no fields.
     """
-    result = msgspec.structs.replace(
-        document,
-        value=copy.deepcopy(document.value),
-        texts=dict(document.texts),
-        origins=dict(document.origins),
-        problems=list(document.problems),
-    )
-    for text in overrides:
-        _apply(result, parse_override(text))
-    return result
-
-
-def _apply(document: Document, change: Override) -> None:
     from tfsteps.spec import yaml_text  # noqa: PLC0415  plain data needs no yaml
 
+    change = parse_override(text)
     parent, path, first = _parent(document.value, change)
     new = yaml_text.parse_value(change.text, change.source, path)
     for old in [old for old in document.texts if old[: len(path)] == path]:

@@ -1,6 +1,7 @@
 """Reads a `TrainingJob`, or all of its problems, from a text, a file or plain data; `to_plain` is the inverse."""
 
 import contextlib
+import copy
 import os
 import typing
 from collections.abc import Mapping, Sequence
@@ -71,7 +72,8 @@ def from_plain(
     Raises:
         SpecError: It contains all problems of the data.
     """
-    return _job(Document(value, source=source, origins=dict(origins or {})), options, overrides)
+    document = Document(copy.deepcopy(value), source=source, origins=dict(origins or {}))  # it belongs to the caller
+    return _job(document, options, overrides)
 
 
 def options_of(job: TrainingJob, system: str, into: type[T]) -> T:
@@ -89,7 +91,8 @@ def options_of(job: TrainingJob, system: str, into: type[T]) -> T:
 
 def _job(document: Document, options: Options | None, overrides: Sequence[str]) -> TrainingJob:
     """Return the job in a document, with fields replaced. SpecError with all of its problems, each with its place."""
-    document = override(document, overrides) if overrides else document
+    for text in overrides:
+        override(document, text)
     fields = document.value if isinstance(document.value, dict) else {}
     if {"apiVersion", "kind"} <= fields.keys():
         raise SpecError([JOB_FILE.manifest_problem(document.source)], document.source)

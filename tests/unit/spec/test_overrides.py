@@ -121,6 +121,13 @@ def test_the_value_of_an_override_is_not_in_the_name_of_the_option():
     assert "hunter2" not in refusal("env.TOKEN={secret: hunter2}")
 
 
+def test_a_job_does_not_change_with_the_plain_data_that_it_was_read_from():
+    plain = {"name": "a", "roles": {"worker": {}}, "pod": {"spec": {"hostNetwork": True}}}
+    job = spec.from_plain(plain)
+    plain["pod"]["spec"]["hostNetwork"] = False
+    assert job.pod == {"spec": {"hostNetwork": True}}
+
+
 def test_plain_data_is_not_changed():
     plain = {"name": "good", "command": ["true"], "roles": {"worker": {}}}
     spec.from_plain(plain, "job", None, ["roles.worker.replicas=2"])
