@@ -9,8 +9,7 @@ from tfsteps.runs.graph import Node
 
 if TYPE_CHECKING:
     from tfsteps.kube.client import Api
-    from tfsteps.kube.metadata import Owner
-    from tfsteps.kube.resource import Resource
+    from tfsteps.kube.resource import Owner, Resource
 
 Object = Mapping[str, Any]
 """An object of the Kubernetes API as plain data."""

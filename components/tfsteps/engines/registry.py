@@ -13,7 +13,7 @@ from tfsteps.systems.pipeline import Origin, PipelineContext
 if TYPE_CHECKING:
     from tfsteps.engines.engine_objects import EngineObjects
     from tfsteps.kube.client import Api
-    from tfsteps.kube.metadata import Owner
+    from tfsteps.kube.resource import Owner
 
 NAMES = ("kfp", "argo", "local")
 """The engines of this package. Not entry points: a copy of the package without its metadata has them too."""

@@ -13,8 +13,7 @@ from tfsteps.janitor.rules import FOR_EVER, DefaultRetention, Due, Reason, due
 from tfsteps.kube.answers import CUT
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError, Stopped
-from tfsteps.kube.metadata import metadata_of
-from tfsteps.kube.resource import PODS, Resource
+from tfsteps.kube.resource import PODS, Resource, metadata_of
 from tfsteps.runs.demo import mark_of
 from tfsteps.runs.events import ReplicaName, replicas_of
 from tfsteps.runs.identity import ATTEMPT, MANAGED_BY, RUN_ID, TASK

@@ -40,22 +40,18 @@ def decode(content: bytes | str) -> dict[str, Any]:
     Anybody may store an object that is nested too deep to be decoded. Its deepest values are left out then, so that
     the other objects of a list are not lost with it; objects without such a value are whole, the others have a `CUT`.
     """
+    too_deep = False
     try:
-        answer = _decoded(content)
+        try:
+            answer = msgspec.json.decode(content)
+        except RecursionError:
+            text, too_deep = content.encode() if isinstance(content, str) else content, True
+            answer = msgspec.json.decode(b"".join(_shallow(text)))
     except NOT_READABLE as error:
         raise ShapeError(f"no JSON: {error}" if content else "it is empty") from error
     if not isinstance(answer, dict):
         raise ShapeError(f"expected a JSON object, got {type(answer).__name__}")
-    return answer
-
-
-def _decoded(content: bytes | str) -> Any:
-    try:
-        return msgspec.json.decode(content)
-    except RecursionError:
-        answer = msgspec.json.decode(b"".join(_shallow(content.encode() if isinstance(content, str) else content)))
-    parts = [answer.get("object"), *(answer.get("items") or [])] if isinstance(answer, dict) else []
-    for item in parts or [answer]:
+    for item in [answer.get("object"), *(answer.get("items") or [])] if too_deep else ():
         if isinstance(item, dict) and _TOO_DEEP.encode() in msgspec.json.encode(item):
             item[CUT] = _TOO_DEEP
     return answer

@@ -15,7 +15,7 @@ from tfsteps.kube import answers
 from tfsteps.kube.answers import Check
 from tfsteps.kube.credentials import Access
 from tfsteps.kube.errors import ApiError, TooLongError, UnexpectedAnswerError
-from tfsteps.kube.http_client import PATIENCE_SECONDS, READ_SECONDS, HttpClient, checked
+from tfsteps.kube.http_client import AGENT, PATIENCE_SECONDS, READ_SECONDS, HttpClient, checked
 from tfsteps.kube.resource import NAMESPACES, Resource
 from tfsteps.kube.response import Response, is_good, refusal
 from tfsteps.kube.stream import Stream
@@ -238,10 +238,12 @@ class Api(HttpClient):
         Raises:
             ApiError: The answer is not a success, or there is none.
         """
-        response = self._answer(method, path, query or {}, content, read_seconds, refused=False)
-        if response.status == 401:
+        for refused in (False, True):
+            headers = self._headers(method, refused=refused)
+            response = self.exchange(method, path, query or {}, content, headers, read_seconds=read_seconds)
+            if response.status != 401 or refused:
+                break
             response.drain_conn()
-            response = self._answer(method, path, query or {}, content, read_seconds, refused=True)
         if not is_good(response.status, response.headers):
             text = b""
             with contextlib.suppress(HTTPError, OSError):
@@ -284,10 +286,9 @@ class Api(HttpClient):
         Raises:
             ApiError: The request could not be sent.
         """
+        headers = {"Host": self._base.netloc.rpartition("@")[2], **AGENT, **self._headers("GET", refused=refused)}
         with self.unreachable():
-            host = {"Host": self._base.netloc.rpartition("@")[2]}
-            headers = self._with_agent(self._headers("GET", refused=refused))
-            return Stream(self._pool, self._target(path, query), {**host, **headers})
+            return Stream(self._pool, self._target(path, query), headers)
 
     def refused(self, request: str, status: int, headers: Mapping[str, str], text: bytes) -> ApiError:
         """Return the error for an answer, and note whether the server accepts the credentials."""
@@ -304,23 +305,11 @@ class Api(HttpClient):
                 with contextlib.suppress(OSError):
                     sys.stderr.write(f"warning: {warning}\n")
 
-    def _answer(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str],
-        content: bytes | None,
-        read_seconds: float | None,
-        *,
-        refused: bool,
-    ) -> urllib3.BaseHTTPResponse:
-        with self.unreachable():
-            headers = self._headers(method, refused=refused)
-            return self.exchange(method, path, query, content, headers, read_seconds=read_seconds)
-
     def _headers(self, method: str, *, refused: bool) -> Mapping[str, str]:
+        """Return the headers of a request. ApiError if there is no token."""
         kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
-        token = self.access.token(refused)
+        with self.unreachable():
+            token = self.access.token(refused)
         return {
             "Accept": "application/json",
             "Content-Type": kind,

@@ -20,6 +20,8 @@ from tfsteps.kube.credentials import Access, AccessError
 from tfsteps.kube.errors import ApiError, Stopped, UnexpectedAnswerError
 from tfsteps.masking import sent
 
+AGENT = {"User-Agent": f"tfsteps/{__version__}"}
+
 PATIENCE_SECONDS = 600.0
 """How long a request is retried while the server is unreachable, asks to wait, or another program answers."""
 
@@ -84,14 +86,16 @@ class HttpClient:
             ApiError: The server refused, or was unavailable for `patience` seconds.
             Stopped: `stopping` was set during the wait.
         """
-        for pause in self._pauses():
+        end = time.monotonic() + self.patience
+        for pause in backoff.pauses(_FIRST_PAUSE, _LONGEST_PAUSE):
+            last = time.monotonic() + pause >= end
             try:
                 return send()
             except ApiError as error:
                 error.transient |= allowed and error.status == 403
-                if not error.unavailable or pause is None:
+                if not error.unavailable or last:
                     raise
-                wait = max(pause, error.retry_after)
+                wait = max(backoff.spread(pause), error.retry_after)
             if self.stopping.wait(wait):
                 raise Stopped
         raise AssertionError
@@ -144,7 +148,7 @@ class HttpClient:
                 method,
                 self._target(path, query),
                 content,
-                self._with_agent(headers),
+                {**AGENT, **headers},
                 timeout=timeout,
                 preload_content=preload,
                 redirect=False,
@@ -176,19 +180,6 @@ class HttpClient:
 
     def _target(self, path: str, query: Mapping[str, str]) -> str:
         return self._base.path.rstrip("/") + path + (f"?{urllib.parse.urlencode(query)}" if query else "")
-
-    @staticmethod
-    def _with_agent(headers: Mapping[str, str]) -> dict[str, str]:
-        return {"User-Agent": f"tfsteps/{__version__}", **headers}
-
-    def _pauses(self) -> Iterator[float | None]:
-        """Yield the pause before each retry; None before the last."""
-        end = time.monotonic() + self.patience
-        for pause in backoff.pauses(_FIRST_PAUSE, _LONGEST_PAUSE):
-            if time.monotonic() + pause >= end:
-                break
-            yield backoff.spread(pause)
-        yield None
 
 
 def checked(request: str, content: bytes | str, check: Check | None) -> dict[str, Any]:

@@ -6,17 +6,31 @@ out of the messages because users paste tokens and keys into fields that name fi
 
 import base64
 import contextlib
+import json
 import os
 import pathlib
 import ssl
+import subprocess
+import sys
 import tempfile
+import time
 import urllib.parse
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import msgspec
+
 from tfsteps import yaml_reader
-from tfsteps.kube import exec_plugin
-from tfsteps.kube.credentials import Access, AccessError, NoContextError, Token, checked_token, token_of_file
+from tfsteps.json_errors import NOT_READABLE
+from tfsteps.kube.credentials import (
+    TOKEN_SECONDS,
+    Access,
+    AccessError,
+    NoContextError,
+    Token,
+    checked_token,
+    token_of_file,
+)
 from tfsteps.yaml_reader import YamlError
 
 _UNSUPPORTED = {
@@ -29,7 +43,32 @@ _UNSUPPORTED = {
     "as-user-extra": "impersonation is not supported; use credentials of that user",
 }
 
+_PLUGIN_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
+_PLUGIN_SECONDS = 300.0  # seconds: some wait for a person to log in
 _MISSING = object()  # the content of a file that does not exist
+
+
+class _Plugin(msgspec.Struct, frozen=True):
+    """A log-in plugin: a program, its environment, its protocol version, and where the kubeconfig names it."""
+
+    where: str
+    version: str
+    command: tuple[str, ...]
+    env: Mapping[str, str]
+    interactive: bool
+
+
+class _CredentialStatus(msgspec.Struct, rename="camel"):
+    token: str = ""
+    client_certificate_data: str = ""
+
+
+class _Credential(msgspec.Struct, rename="camel"):
+    """What a plugin prints (client.authentication.k8s.io)."""
+
+    api_version: str
+    kind: str
+    status: _CredentialStatus
 
 
 def find(context: str = "") -> Access:
@@ -301,16 +340,16 @@ def _token(user: _Entry) -> Token:
     if user.text("tokenFile"):
         return token_of_file(_readable(user, "tokenFile"), f"{user.where}: `tokenFile`")
     if plugin := user.entry("exec"):
-        return exec_plugin.token(_plugin(plugin))
+        return _plugin_token(_plugin(plugin))
     return lambda _refused: ""
 
 
-def _plugin(entry: _Entry) -> exec_plugin.Plugin:
+def _plugin(entry: _Entry) -> _Plugin:
     command, version = entry.text("command"), entry.text("apiVersion")
     if not command:
         raise entry.error("command", "is missing; name the program")
-    if version not in exec_plugin.VERSIONS:
-        raise entry.error("apiVersion", f"is none of {', '.join(exec_plugin.VERSIONS)}; correct it")
+    if version not in _PLUGIN_VERSIONS:
+        raise entry.error("apiVersion", f"is none of {', '.join(_PLUGIN_VERSIONS)}; correct it")
     arguments = entry.list("args")
     if not all(isinstance(argument, str) and "\0" not in argument for argument in arguments):
         raise entry.error("args", "holds something that is not text; correct it")
@@ -320,4 +359,56 @@ def _plugin(entry: _Entry) -> exec_plugin.Plugin:
     if "/" in command:  # from the file's folder, as kubectl does
         command = str(entry.path(command, "command"))
     interactive = entry.text("interactiveMode") != "Never"
-    return exec_plugin.Plugin(entry.where, version, (command, *arguments), named, interactive)
+    return _Plugin(entry.where, version, (command, *arguments), named, interactive)
+
+
+def _plugin_token(plugin: _Plugin) -> Token:
+    """Return the token that a plugin prints. The plugin runs at the first request, each minute and after a 401."""
+    cached, read_at = "", 0.0
+
+    def read(refused: bool) -> str:
+        nonlocal cached, read_at
+        if refused or not cached or time.monotonic() - read_at > TOKEN_SECONDS:
+            cached, read_at = _credential(plugin), time.monotonic()
+        return cached
+
+    return read
+
+
+def _credential(plugin: _Plugin) -> str:
+    """Run the plugin. Raises AccessError without the plugin's standard output, which may hold a token."""
+    interactive = plugin.interactive and sys.stdin is not None and sys.stdin.isatty()
+    request = {"apiVersion": plugin.version, "kind": "ExecCredential", "spec": {"interactive": interactive}}
+    try:
+        process = subprocess.run(
+            plugin.command,
+            env={**os.environ, **plugin.env, "KUBERNETES_EXEC_INFO": json.dumps(request)},
+            stdin=None if interactive else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,  # standard error is inherited: plugins print prompts there
+            timeout=_PLUGIN_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise AccessError(
+            f"{plugin.where}: the plugin did not end within {_PLUGIN_SECONDS:.0f} s; run it by hand"
+        ) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or type(error).__name__
+        fix = "install the plugin" if isinstance(error, FileNotFoundError) else "correct it"
+        raise AccessError(f"{plugin.where}: `command` cannot be started: {reason}; {fix}") from None
+    if process.returncode:
+        raise AccessError(
+            f"{plugin.where}: the plugin ended with exit code {process.returncode}; run it by hand to see why"
+        )
+    try:
+        credential = msgspec.json.decode(process.stdout, type=_Credential)
+    except NOT_READABLE:  # whose text may hold the token
+        raise AccessError(f"{plugin.where}: the plugin printed no ExecCredential; run it by hand") from None
+    if (credential.api_version, credential.kind) != (plugin.version, "ExecCredential"):
+        raise AccessError(f"{plugin.where}: the plugin does not support {plugin.version}; correct `apiVersion`")
+    if not credential.status.token:
+        kind = (
+            "a client certificate, which is not supported" if credential.status.client_certificate_data else "no token"
+        )
+        raise AccessError(f"{plugin.where}: the plugin gave {kind}; use one that gives a token")
+    return checked_token(credential.status.token, f"{plugin.where}: the plugin's token")

@@ -13,8 +13,7 @@ from tfsteps.json_errors import NOT_READABLE
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError, Stopped
 from tfsteps.kube.event_loop import EventLoop, pause
-from tfsteps.kube.log_lines import Lines, Moved, Partial, Position, epoch, note
-from tfsteps.kube.log_splitter import Splitter
+from tfsteps.kube.log_lines import Lines, Moved, Partial, Position, Splitter, epoch, note
 from tfsteps.kube.resource import PODS
 from tfsteps.kube.response import is_good
 from tfsteps.kube.stream import Stream
@@ -401,7 +400,7 @@ class ContainerLog:
 
     @contextlib.asynccontextmanager
     async def _answer(self, position: Position, **which: str) -> AsyncIterator[Stream]:
-        """Send the request, and yield the answer once it begins. `_hang_up` may end it at any time."""
+        """Yield the answer once it begins. ApiError if it is a refusal; `_hang_up` may end it at any time."""
         query = {**self._query, **which, **position.resume()}
         seconds = _QUIET_SECONDS if which.get("follow") == "true" else _ANSWER_SECONDS
         for refused in (False, True):
@@ -412,7 +411,16 @@ class ContainerLog:
                     self._set_stream(stream)
                     await stream.begin(seconds)
                     if stream.status != 401 or refused:
-                        yield await self._accepted(stream)
+                        if not is_good(stream.status, stream.headers):
+                            text = bytearray()
+                            with contextlib.suppress(ApiError):
+                                async for part in stream.parts():
+                                    text += part[: _LONGEST_REFUSAL - len(text)]
+                            raise self._api.refused(f"GET {self._path}", stream.status, stream.headers, bytes(text))
+                        self._api.accepted(stream.headers)
+                        self._heard = time.monotonic()
+                        self.failing = False
+                        yield stream
                         return
                 finally:
                     self._set_stream(None)
@@ -420,16 +428,3 @@ class ContainerLog:
     def _set_stream(self, stream: Stream | None) -> None:
         with self._lock:
             self._stream = stream
-
-    async def _accepted(self, stream: Stream) -> Stream:
-        """Return a successful answer. ApiError if it is a refusal."""
-        if not is_good(stream.status, stream.headers):
-            text = bytearray()
-            with contextlib.suppress(ApiError):
-                async for part in stream.parts():
-                    text += part[: _LONGEST_REFUSAL - len(text)]
-            raise self._api.refused(f"GET {self._path}", stream.status, stream.headers, bytes(text))
-        self._api.accepted(stream.headers)
-        self._heard = time.monotonic()
-        self.failing = False
-        return stream

@@ -6,9 +6,8 @@ import random
 import pytest
 
 from tfsteps.answer import YES, known
-from tfsteps.kube import log_splitter
-from tfsteps.kube.log_lines import Lines, Moved, Position
-from tfsteps.kube.log_splitter import Splitter
+from tfsteps.kube import log_lines
+from tfsteps.kube.log_lines import Lines, Moved, Position, Splitter
 
 ZONES = ("Z", "+08:00", "-03:30")
 
@@ -233,11 +232,11 @@ def test_the_rest_of_a_line_that_began_before_what_is_read_again_is_no_line():
     assert position.take(b"the second half of a long line\n" + first + second).texts == [b"line 1"]
 
 
-@pytest.mark.parametrize("over", [-1, 0, 1, log_splitter.LONGEST_LINE])
+@pytest.mark.parametrize("over", [-1, 0, 1, log_lines.LONGEST_LINE])
 @pytest.mark.parametrize("size", [1 << 16, 1_000_003])
 def test_a_line_that_is_too_long_comes_in_the_same_pieces_each_time(over, size):
     head = nanoseconds(1)[0][1].split(b" ")[0] + b" "
-    data = head + b"x" * (log_splitter.LONGEST_LINE - len(head) + over) + b"\n" + nanoseconds(2)[1][1]
+    data = head + b"x" * (log_lines.LONGEST_LINE - len(head) + over) + b"\n" + nanoseconds(2)[1][1]
     position = Position()
 
     def take():
@@ -248,8 +247,8 @@ def test_a_line_that_is_too_long_comes_in_the_same_pieces_each_time(over, size):
         return [text for lines in found for text in lines.texts]
 
     texts = take()
-    assert b"".join(texts[:-1]) == b"x" * (log_splitter.LONGEST_LINE - len(head) + over)
-    assert max(map(len, texts)) <= log_splitter.LONGEST_LINE
+    assert b"".join(texts[:-1]) == b"x" * (log_lines.LONGEST_LINE - len(head) + over)
+    assert max(map(len, texts)) <= log_lines.LONGEST_LINE
     assert texts[-1] == b"line 1"
     position.resume()
     assert take() == []

@@ -15,9 +15,9 @@ from tfsteps.backends.find import Selection
 from tfsteps.backends.log_printer import LogPrinter
 from tfsteps.console.messages import warn
 from tfsteps.kube.event_loop import EventLoop
-from tfsteps.kube.inbox import Inbox
 from tfsteps.kube.log_lines import Lines, Position, note
 from tfsteps.kube.logs import ContainerLog
+from tfsteps.kube.threads import Inbox
 from tfsteps.systems.kubernetes.follow.pods import Container
 from tfsteps.systems.kubernetes.query.runs import ClusterJob, ClusterRuns
 from tfsteps.systems.kubernetes.query.status import JobPod

@@ -23,7 +23,7 @@ from tfsteps.engines.schedules import Kept
 from tfsteps.kube.answers import CUT
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError, Stopped
-from tfsteps.kube.metadata import Metadata, metadata_of
+from tfsteps.kube.resource import Metadata, metadata_of
 from tfsteps.runs.identity import PREFIX, SCHEDULED, TRIGGER
 from tfsteps.schedule import Schedule
 from tfsteps.schedule.janitor import ACCEPTED, PAUSED, SELECTOR, STATE, read, state_of

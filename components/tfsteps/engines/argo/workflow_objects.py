@@ -14,8 +14,7 @@ from tfsteps.engines.argo.workflow import POD_LABEL, WORKFLOWS, end_of, referenc
 from tfsteps.engines.engine_objects import EngineObjects, NodeNames, Step
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
-from tfsteps.kube.metadata import NAME, Owner, metadata_of
-from tfsteps.kube.resource import PODS
+from tfsteps.kube.resource import NAME, PODS, Owner, metadata_of
 from tfsteps.runs.graph import Node, NodeKind
 from tfsteps.systems.kubernetes.cleanup.retention import retention_policy
 

@@ -15,7 +15,7 @@ from tfsteps import spec
 from tfsteps.answer import YES
 from tfsteps.janitor.sweep import Sweep
 from tfsteps.kube.client import Api
-from tfsteps.kube.inbox import Inbox
+from tfsteps.kube.threads import Inbox
 from tfsteps.kube.watch import Changed, Deleted, Listed
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths

@@ -8,8 +8,8 @@ from typing import Any
 
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
-from tfsteps.kube.inbox import Inbox
 from tfsteps.kube.resource import PODS
+from tfsteps.kube.threads import Inbox
 from tfsteps.kube.watch import Changed, Listed, Refused, Seen, Watch
 from tfsteps.runs.events import TICK_SECONDS, Event, JobChanged, LogLines, Tick, one_line
 from tfsteps.systems.base import LaunchError

@@ -12,10 +12,10 @@ import msgspec
 from tfsteps.kube.answers import MALFORMED
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
-from tfsteps.kube.inbox import Inbox
 from tfsteps.kube.log_lines import Lines, Position
 from tfsteps.kube.logs import read_log
 from tfsteps.kube.resource import EVENTS, PODS, Resource
+from tfsteps.kube.threads import Inbox
 from tfsteps.kube.watch import Changed, Deleted, Listed, Refused, Seen, Watch
 from tfsteps.runs.demo import Mark, check_changeable, mark_of
 from tfsteps.runs.events import State

@@ -6,7 +6,7 @@ from tests.unit.systems.kubernetes.objects import pod, tfjob
 from tfsteps import spec
 from tfsteps.kube.client import Api
 from tfsteps.kube.credentials import Access
-from tfsteps.kube.inbox import Inbox
+from tfsteps.kube.threads import Inbox
 from tfsteps.kube.watch import Changed, Deleted, Listed
 from tfsteps.runs.events import replicas_of
 from tfsteps.systems.kubeflow.tfjob import TFJob
