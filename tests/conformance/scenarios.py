@@ -22,8 +22,7 @@ from tfsteps.spec import CodeSource, TrainingJob
 from tfsteps.systems import registry
 from tfsteps.systems.base import Handle
 from tfsteps.systems.base import System as SystemOf
-from tfsteps.systems.kubernetes.create import create
-from tfsteps.systems.kubernetes.job_kind import RenderedJob
+from tfsteps.systems.kubernetes.job_kind import RenderedJob, create
 from tfsteps.systems.kubernetes.permissions import CONFIG_MAPS
 
 _SECRETS = Resource("v1", "secrets", "Secret")

@@ -22,8 +22,7 @@ from tfsteps.systems import registry
 from tfsteps.systems.base import LaunchError
 from tfsteps.systems.capabilities import Level
 from tfsteps.systems.features import FEATURES
-from tfsteps.systems.kubernetes.create import create
-from tfsteps.systems.kubernetes.job_kind import RenderedJob
+from tfsteps.systems.kubernetes.job_kind import RenderedJob, create
 
 HAS = {Level.NATIVE, Level.DONE}
 

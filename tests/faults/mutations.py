@@ -100,7 +100,7 @@ _FRAGILE_LOG = Edit(
     _LOGS, "        if error.status not in (403, 404):\n            return None\n", "        return str(error)\n"
 )
 _PREFLIGHT_RAISES = Edit(
-    "systems/kubernetes/preflight/access.py",
+    "systems/kubernetes/permissions.py",
     "    except ApiError:\n        return []\n    missing",
     "    except ZeroDivisionError:\n        return []\n    missing",
 )

@@ -20,9 +20,8 @@ from tfsteps.runs.identity import Identity
 from tfsteps.systems import registry
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.cleanup.retention import LAUNCHER
-from tfsteps.systems.kubernetes.create import create
 from tfsteps.systems.kubernetes.dependents import complete
-from tfsteps.systems.kubernetes.job_kind import RenderedJob
+from tfsteps.systems.kubernetes.job_kind import RenderedJob, create
 from tfsteps.systems.kubernetes.system import KubernetesSystem
 
 JOBS = TFJob.resource

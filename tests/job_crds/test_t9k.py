@@ -14,7 +14,7 @@ from tfsteps.kube.errors import ApiError
 from tfsteps.kube.resource import Resource
 from tfsteps.kube.watch import Changed, Listed, Watch
 from tfsteps.runs.events import State
-from tfsteps.systems.kubernetes.tensorboard_link import address
+from tfsteps.systems.kubernetes.job_kind import address
 
 pytestmark = pytest.mark.cluster
 

@@ -14,7 +14,7 @@ from tfsteps.systems import registry
 from tfsteps.systems.base import LaunchError
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.job_kind import RoleSpec
-from tfsteps.systems.kubernetes.preflight.quotas import quota_violations
+from tfsteps.systems.kubernetes.preflight.findings import quota_violations
 
 pytestmark = pytest.mark.cluster
 

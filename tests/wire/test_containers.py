@@ -11,7 +11,7 @@ import pytest
 from tests.unit.systems.kubernetes.objects import pod, tfjob
 from tests.wire.scripted import Answer, serve
 from tests.wire.test_job import JOB, events, listed
-from tfsteps.backends.replica_names import ReplicaFilter
+from tfsteps.backends.find import ReplicaFilter
 from tfsteps.kube.client import Api
 from tfsteps.launcher.failure import failure_summary
 from tfsteps.launcher.log_writer import LogWriter
@@ -23,7 +23,7 @@ from tfsteps.runs.identity import Identity
 from tfsteps.runs.status import ReplicaStatus, Status
 from tfsteps.runs.store import AttemptFolder
 from tfsteps.systems.kubeflow.tfjob import TFJob
-from tfsteps.systems.kubernetes.follow import pod_logs
+from tfsteps.systems.kubernetes.follow import following
 from tfsteps.systems.kubernetes.follow.job import KubernetesJob
 
 STARTED = {"startedAt": "2026-01-01T00:00:01Z"}
@@ -150,7 +150,7 @@ SIDECARS = {
 
 @pytest.mark.parametrize(("item", "name"), SIDECARS.values(), ids=SIDECARS)
 def test_a_sidecar_that_goes_on_does_not_hold_up_the_end(item, name, tmp_path, monkeypatch):
-    monkeypatch.setattr(pod_logs, "DRAIN_SECONDS", 60.0)
+    monkeypatch.setattr(following, "DRAIN_SECONDS", 60.0)
     begun = time.monotonic()
     _, printed, _, seen = follow(item, "Succeeded", {"tensorflow": [b"done"], name: [b"proxied"]})
     assert time.monotonic() - begun < 45

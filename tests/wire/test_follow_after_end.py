@@ -23,11 +23,11 @@ from tfsteps.runs.store import AttemptFolder
 from tfsteps.systems.jobs.job import JOB as JOB_LABEL
 from tfsteps.systems.jobs.job import IndexedJobs
 from tfsteps.systems.kubeflow.tfjob import TFJob
-from tfsteps.systems.kubernetes.follow import pod_logs
+from tfsteps.systems.kubernetes.follow import following
 from tfsteps.systems.kubernetes.follow.job import KubernetesJob
+from tfsteps.systems.kubernetes.follow.job_object import REPLICAS
 from tfsteps.systems.kubernetes.ownership import Owners
 from tfsteps.systems.kubernetes.query.status import job_pods, status
-from tfsteps.systems.kubernetes.replica_states import REPLICAS
 
 JOB = spec.from_plain({"name": "job", "image": "trainer:1", "roles": {"worker": {"replicas": 2}}})
 SAID = "TFJob ns/job has failed because 1 Worker replica(s) failed."
@@ -325,7 +325,7 @@ def test_missing_pods_are_reported(pods, names):
 
 
 def test_pods_that_cannot_be_listed_are_not_reported_as_missing(monkeypatch):
-    monkeypatch.setattr(pod_logs, "DRAIN_SECONDS", 0.5)
+    monkeypatch.setattr(following, "DRAIN_SECONDS", 0.5)
     recorded, seen = first_look(TFJob(), ended_job("Failed"), [], refuse=99)
     assert recorded.message == SAID
     assert any(b"no log before the end" in event.texts[0] for event in seen if isinstance(event, LogLines))

@@ -147,7 +147,7 @@ def stopped_once(platform, action, system, times=1):
 def short(monkeypatch):
     """Let answers be waited for less long."""
     monkeypatch.setattr("tfsteps.platforms.hai.job_system._GRACE_SECONDS", 1.5)
-    monkeypatch.setattr("tfsteps.platforms.hai.creation._ASK_SECONDS", 0.2)
+    monkeypatch.setattr("tfsteps.platforms.hai.job_system._ASK_SECONDS", 0.2)
 
 
 def slow_client(system, read_seconds):
@@ -256,7 +256,7 @@ def test_a_refusal_that_tells_nothing_about_the_task_creates_none(platform, syst
 
 
 def test_a_task_whose_tags_are_not_there_yet_is_not_a_stranger_s(platform, system, monkeypatch):
-    monkeypatch.setattr("tfsteps.platforms.hai.creation._LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("tfsteps.platforms.hai.job_system._LOOK_SECONDS", 0.01)
     platform.earlier()
     (task,) = platform.tasks.values()
     task["tags"] = []

@@ -13,9 +13,9 @@ from tfsteps.kube.client import Api
 from tfsteps.runs.events import LogLines, ReplicaChanged, ReplicaState, State
 from tfsteps.systems.base import LaunchError
 from tfsteps.systems.kubeflow.tfjob import TFJob
-from tfsteps.systems.kubernetes.follow import pod_logs
+from tfsteps.systems.kubernetes.follow import following
 from tfsteps.systems.kubernetes.follow.job import KubernetesJob
-from tfsteps.systems.kubernetes.replica_states import REPLICAS
+from tfsteps.systems.kubernetes.follow.job_object import REPLICAS
 
 JOB = spec.from_plain({"name": "job", "image": "trainer:1", "roles": {"worker": {}}})
 VERSION = {"resourceVersion": "1"}
@@ -109,7 +109,7 @@ def test_a_pod_whose_eviction_failed_the_job_before_it_ended():
 
 
 def test_a_pod_whose_eviction_failed_the_job_and_that_does_not_end(monkeypatch):
-    monkeypatch.setattr(pod_logs, "DRAIN_SECONDS", 1.0)
+    monkeypatch.setattr(following, "DRAIN_SECONDS", 1.0)
     seen = follow(events(0.2, ("MODIFIED", tfjob("Failed"))), events(), pods_at_the_end=[evicting()])
     assert ends(seen) == [(ReplicaState.FAILED, "EvictionByEvictionAPI")]
 
@@ -179,21 +179,21 @@ def lines(seen):
 
 
 def test_the_log_of_a_replica_that_has_ended_is_read_as_long_as_it_comes(monkeypatch):
-    monkeypatch.setattr(pod_logs, "DRAIN_SECONDS", 2.0)
+    monkeypatch.setattr(following, "DRAIN_SECONDS", 2.0)
     seen = follow(events(0.2, ("MODIFIED", tfjob("Failed"))), events(), [pod("out of memory")], printed=8)
     assert lines(seen) == [f"line {number}" for number in range(8)]
 
 
 def test_the_log_of_an_ended_replica_that_goes_on_for_ever_is_not_read_for_ever(monkeypatch):
-    monkeypatch.setattr(pod_logs, "DRAIN_SECONDS", 2.0)
-    monkeypatch.setattr(pod_logs, "DRAIN_LIMIT_SECONDS", 3.0)
+    monkeypatch.setattr(following, "DRAIN_SECONDS", 2.0)
+    monkeypatch.setattr(following, "DRAIN_LIMIT_SECONDS", 3.0)
     seen = follow(events(0.2, ("MODIFIED", tfjob("Failed"))), events(), [pod("out of memory")], printed=60)
     assert lines(seen)[-1] == "(log incomplete: its rest was not read: it still went on 3 s after the end of the job)"
     assert 4 <= len(lines(seen)) < 20
 
 
 def test_a_server_that_asks_to_wait_with_the_last_lines_is_waited_for(monkeypatch):
-    monkeypatch.setattr(pod_logs, "DRAIN_SECONDS", 1.0)
+    monkeypatch.setattr(following, "DRAIN_SECONDS", 1.0)
     busy = [refusal(429, "TooManyRequests", **{"Retry-After": "2"})]
     seen = follow(events(0.2, ("MODIFIED", tfjob("Failed"))), events(), [pod("out of memory")], printed=2, refuse=busy)
     assert lines(seen) == ["line 0", "line 1"]
@@ -201,7 +201,7 @@ def test_a_server_that_asks_to_wait_with_the_last_lines_is_waited_for(monkeypatc
 
 
 def test_the_log_of_a_replica_that_runs_on_is_not_waited_for(monkeypatch):
-    monkeypatch.setattr(pod_logs, "DRAIN_SECONDS", 2.0)
+    monkeypatch.setattr(following, "DRAIN_SECONDS", 2.0)
     seen = follow(events(0.2, ("MODIFIED", tfjob("Succeeded"))), events(), [pod("running")], printed=60)
     assert lines(seen)[-1] == "(log incomplete: its replica ran on)"
     assert len(lines(seen)) < 20

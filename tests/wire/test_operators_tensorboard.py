@@ -17,9 +17,9 @@ from tfsteps.runs.identity import Identity
 from tfsteps.runs.location import Location
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.systems import registry
+from tfsteps.systems.kubernetes.job_kind import TensorBoardLink
 from tfsteps.systems.kubernetes.query.runs import ClusterJob, ClusterRuns
 from tfsteps.systems.kubernetes.query.status import status
-from tfsteps.systems.kubernetes.tensorboard_link import TensorBoardLink
 from tfsteps.systems.pipeline import Origin
 
 PATH = "/api/v1/namespaces/ns/services/fit-tensorboard-ab12:80/proxy/"

@@ -6,8 +6,7 @@ from typing import Any
 import msgspec
 
 from tfsteps.backends.base import LogOptions, RunBackend
-from tfsteps.backends.find import FoundRun, Job, Selection
-from tfsteps.backends.replica_names import ReplicaFilter
+from tfsteps.backends.find import FoundRun, Job, ReplicaFilter, Selection
 from tfsteps.console.errors import CommandError
 from tfsteps.console.outputs import links
 from tfsteps.report.comparison import Compared

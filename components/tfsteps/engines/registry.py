@@ -31,7 +31,7 @@ def plugins() -> Mapping[str, EnginePlugin]:
     Raises:
         LaunchError: A package declares one that cannot be loaded, or whose name is taken.
     """
-    from tfsteps.systems.entry_points import load_plugins  # noqa: PLC0415  few steps need other packages
+    from tfsteps.systems.plugin import load_plugins  # noqa: PLC0415  few steps need other packages
 
     outside = load_plugins(ENTRY_POINTS, EnginePlugin, "engine", NAMES)
     return {**{name: _built_in(name) for name in NAMES}, **outside}

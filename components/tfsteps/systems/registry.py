@@ -9,10 +9,9 @@ from tfsteps.runs.location import Location
 from tfsteps.spec import Options, RoleName, TrainingJob
 from tfsteps.systems.base import System
 from tfsteps.systems.capabilities import Capability
-from tfsteps.systems.entry_points import load_plugins
 from tfsteps.systems.features import FEATURES
 from tfsteps.systems.pipeline import FindPipeline, PipelineMember
-from tfsteps.systems.plugin import ENTRY_POINTS, Platform, SystemPlugin
+from tfsteps.systems.plugin import ENTRY_POINTS, Platform, SystemPlugin, load_plugins
 
 if TYPE_CHECKING:
     from tfsteps.kube.resource import Resource

@@ -37,7 +37,7 @@ def test_a_test_that_is_called_like_a_module_covers_it(tree):
 
 def test_relative_imports_count(tree):
     ranks = PACKAGE / "tfsteps/platforms/hai/ranks"
-    assert "tfsteps.platforms.hai.ranks.notice" in tree.modules[ranks / "coordinator.py"]
+    assert "tfsteps.platforms.hai.ranks.manager" in tree.modules[ranks / "coordinator.py"]
 
 
 def test_tests_run_with_the_arguments_of_pytest():

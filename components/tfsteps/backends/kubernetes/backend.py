@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from tfsteps.backends.base import NO_LABELS, EventFolder, LogOptions, Section
-from tfsteps.backends.find import FoundRun, Selection, run_among
+from tfsteps.backends.find import FoundRun, Selection, replace_process, run_among, running_replica, some
 from tfsteps.backends.kubernetes import graph, log, tensorboard
-from tfsteps.backends.kubernetes.pipelines import failed_pipelines
+from tfsteps.backends.kubernetes.graph import failed_pipelines
 from tfsteps.backends.place import Place
 from tfsteps.backends.records import Record, record_of, recorded_job, reports_of
-from tfsteps.backends.replica_names import replace_process, running_replica, some
 from tfsteps.backends.waiting import Changes, print_now, wait
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import warn

@@ -21,19 +21,19 @@ from tfsteps.runs.identity import Identity
 from tfsteps.runs.status import Status
 from tfsteps.spec import Deadlines
 from tfsteps.spec.step_inputs import tensorboard_job
-from tfsteps.systems.kubernetes.follow.tensorboard_ready import START_SECONDS, waits_for
+from tfsteps.systems.kubernetes.follow.tensorboard import START_SECONDS, waits_for
+from tfsteps.systems.kubernetes.job_kind import TensorBoardLink, tensorboard_address
 from tfsteps.systems.kubernetes.query.runs import ClusterJob
-from tfsteps.systems.kubernetes.tensorboard.from_job import request_for
 from tfsteps.systems.kubernetes.tensorboard.request import (
     KUBEFLOW,
     SETTINGS,
     NoStorageError,
     TensorBoardRequest,
     TensorBoardSettings,
+    request_for,
     request_of,
 )
 from tfsteps.systems.kubernetes.tensorboard.start import proxy_path, start
-from tfsteps.systems.kubernetes.tensorboard_link import TensorBoardLink, address
 from tfsteps.tensorboard.address import HEALTH
 
 _BY_HAND = Identity(run="log-dir", task="tensorboard")
@@ -75,7 +75,7 @@ def opened_link(api: Api, link: TensorBoardLink, namespace: str, port: int) -> I
         CommandError: It is not ready within the time of a start.
     """
     began, hinted = time.monotonic(), False
-    while not (url := address(api, link, namespace)) or (link.path and not _is_served(api, link.path)):
+    while not (url := tensorboard_address(api, link, namespace)) or (link.path and not _is_served(api, link.path)):
         waited = time.monotonic() - began
         reason = link.note or ("its Service does not answer" if link.path else "it has no address that can be read yet")
         if waited > START_SECONDS:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
-from tfsteps.backends.replica_names import named_replica, replace_process
+from tfsteps.backends.find import named_replica, replace_process
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say
 from tfsteps.json_errors import NOT_READABLE

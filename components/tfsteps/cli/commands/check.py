@@ -108,8 +108,9 @@ def _systems(place: Place, only: str | None) -> Iterator[tuple[str, str]]:
         yield place.on, ""
         return
     from tfsteps.backends.kubernetes.backend import cluster  # noqa: PLC0415  other places need no client
+    from tfsteps.systems.kubernetes import permissions  # noqa: PLC0415
     from tfsteps.systems.kubernetes.permissions import Permission  # noqa: PLC0415
-    from tfsteps.systems.kubernetes.preflight import access, discovery  # noqa: PLC0415
+    from tfsteps.systems.kubernetes.preflight import discovery  # noqa: PLC0415
 
     with cluster(place) as runs:
         namespace = place.namespace or runs.api.access.namespace
@@ -118,8 +119,8 @@ def _systems(place: Place, only: str | None) -> Iterator[tuple[str, str]]:
         for name, resource in named.items():
             if name not in served:
                 yield name, f"not served: the cluster has no {resource.plural} of {resource.api}"
-            elif access.permitted(runs.api, namespace, Permission("create", resource)).no:
-                fix = access.how_to_grant(runs.api, name, namespace)
+            elif permissions.permitted(runs.api, namespace, Permission("create", resource)).no:
+                fix = permissions.how_to_grant(runs.api, name, namespace)
                 yield name, f"not permitted in namespace {namespace}; {fix}"
             else:
                 yield name, ""

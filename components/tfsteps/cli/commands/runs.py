@@ -109,7 +109,7 @@ def runs(
         entries = run_list.entries(backend, run, labels, here=on == Location.LOCAL)
         if trigger:
             from tfsteps.backends.kubernetes.backend import cluster  # noqa: PLC0415  it imports the client of clusters
-            from tfsteps.backends.kubernetes.pipelines import UNKNOWN, triggers  # noqa: PLC0415
+            from tfsteps.backends.kubernetes.graph import UNKNOWN, triggers  # noqa: PLC0415
 
             with cluster(place) as there:
                 started_by = triggers(there.api, there.namespace)

@@ -31,7 +31,7 @@ from tfsteps.schedule.rules import DateRecord, DueRuns, RuleState, RunState, dec
 from tfsteps.schedule.types import utc
 from tfsteps.spec import SpecError, format_duration
 from tfsteps.systems import registry
-from tfsteps.systems.kubernetes.cleanup.demos import list_demos, runs_of
+from tfsteps.systems.kubernetes.cleanup.clear import list_demos, runs_of
 from tfsteps.systems.kubernetes.times import seconds
 
 SCHEDULE_UID = f"{PREFIX}schedule-uid"

@@ -34,7 +34,7 @@ from tfsteps.schedule.janitor import ACCEPTED, PAUSED, SELECTOR
 from tfsteps.schedule.rules import DueRuns
 from tfsteps.spec import SpecError
 from tfsteps.systems import registry
-from tfsteps.systems.kubernetes.cleanup.demos import list_demos
+from tfsteps.systems.kubernetes.cleanup.clear import list_demos
 from tfsteps.systems.kubernetes.times import seconds
 
 CRON_WORKFLOW_LABEL = "workflows.argoproj.io/cron-workflow"

@@ -33,8 +33,7 @@ from tfsteps.settings.find import Found
 from tfsteps.settings.types import RunSettings
 from tfsteps.spec import SpecError
 from tfsteps.systems import registry
-from tfsteps.systems.kubernetes.cleanup.clear import RunObjects
-from tfsteps.systems.kubernetes.cleanup.demos import list_demos, runs_of
+from tfsteps.systems.kubernetes.cleanup.clear import RunObjects, list_demos, runs_of
 from tfsteps.systems.kubernetes.job_cluster import JobCluster
 
 _NAMESPACED_TEMPLATES = Resource("argoproj.io/v1alpha1", "workflowtemplates", "WorkflowTemplate")

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tfsteps.kube.resource import Resource
-from tfsteps.platforms.t9k import CAPABILITIES, T9kOptions, run_mode
+from tfsteps.platforms.t9k import CAPABILITIES, Skips, T9kOptions
 from tfsteps.runs.events import ReplicaName, State
 from tfsteps.runs.identity import PREFIX, Identity
 from tfsteps.runs.output_paths import OutputPaths
@@ -22,19 +22,25 @@ from tfsteps.systems.kubernetes.job_kind import (
     RenderedJob,
     ReplicaEnd,
     RoleSpec,
+    TensorBoardLink,
     Verdict,
     true_conditions,
 )
 from tfsteps.systems.kubernetes.permissions import Permission
 from tfsteps.systems.kubernetes.render import gang
-from tfsteps.systems.kubernetes.render.command_wrapper import container_of, uncorrected, unexpanded
+from tfsteps.systems.kubernetes.render.command_wrapper import (
+    container_of,
+    exporting,
+    needs_correction,
+    uncorrected,
+    unexpanded,
+)
 from tfsteps.systems.kubernetes.render.pod_template import (
     CONTAINER,
     ROLE_LABEL,
     pod_template,
     restart_policy,
 )
-from tfsteps.systems.kubernetes.tensorboard_link import TensorBoardLink
 from tfsteps.systems.kubernetes.times import age_at
 
 _NAME = 63  # of a pod, which is also a host
@@ -43,6 +49,12 @@ _CLEAN_UP = {"unfinished": "Unfinished", "all": "All", "none": "None"}
 _KILLED = (137, 143)  # exit codes of a program that SIGKILL or SIGTERM ended
 _RETRIED = "130, 137, 138 and 143"
 BOARDS = Resource("tensorstack.dev/v1beta1", "tensorboards", "TensorBoard")
+PAUSED = f"{PREFIX}paused"
+"""Annotation of a job that tfsteps paused; without it, the platform or a user paused the job."""
+
+_HOSTS = r'"evaluator": *\[[^]]*\]'
+_WITHOUT_EVALUATOR = f"""$(printf %s "$TF_CONFIG" | sed -e 's/{_HOSTS}, *//' -e 's/, *{_HOSTS}//')"""
+_OVER_TIME = "MaxDurationExceeded"  # the platform's reason when a queue's maxDuration has passed
 
 
 class TensorFlowTrainingJob(BaseJobKind):
@@ -73,7 +85,7 @@ class TensorFlowTrainingJob(BaseJobKind):
         return [
             *_scheduling(job),
             *tensorboard_problems(job, options),
-            *run_mode.spec_problems(job, options),
+            *spec_problems(job, options),
             *uncorrected(job),
             *unexpanded(job, by_shell),
         ]
@@ -116,9 +128,9 @@ class TensorFlowTrainingJob(BaseJobKind):
         if job.tensorboard:
             spec["tensorboardSpec"] = tensorboard_spec(job, options, places)
         programs = {replica_spec["type"]: container_of(replica_spec["template"], CONTAINER) for replica_spec in specs}
-        if mode := run_mode.run_mode(job, options, programs):
+        if mode := run_mode(job, options, programs):
             spec["runMode"] = mode
-        noted = {run_mode.PAUSED: "true"} if options.suspend else {}
+        noted = {PAUSED: "true"} if options.suspend else {}
         metadata = {
             "name": name,
             "namespace": namespace,
@@ -176,7 +188,7 @@ class TensorFlowTrainingJob(BaseJobKind):
 
     def pause(self, item: Mapping[str, Any], *, paused: bool) -> list[ObjectPatch]:
         """Return the change of runMode.pause.enabled, with the annotation of tfsteps: the platform pauses jobs too."""
-        return [ObjectPatch(resource=self.resource, name=item["metadata"]["name"], patch=run_mode.pause(paused=paused))]
+        return [ObjectPatch(resource=self.resource, name=item["metadata"]["name"], patch=pause(paused=paused))]
 
     # --- verdict
 
@@ -192,8 +204,8 @@ class TensorFlowTrainingJob(BaseJobKind):
             return _failure(item, true.get("Failed", {}))
         if phase == "Succeeded" or (phase in ("", "Unknown") and "Completed" in true):
             return _verdict_of(true.get("Completed", {}), State.SUCCEEDED)
-        if phase == "Paused" or run_mode.is_paused(item):
-            return run_mode.pause_verdict(item, true.get("Paused", {}))
+        if phase == "Paused" or is_paused(item):
+            return pause_verdict(item, true.get("Paused", {}))
         if phase == "Unknown":
             return Verdict(State.UNKNOWN, "Unknown", "The platform has lost sight of the job's replicas.")
         if _queued(item):
@@ -214,7 +226,7 @@ def _replica_spec(
     pod["metadata"]["labels"][_JOB] = job_name
     container = container_of(pod, CONTAINER)
     if container.get("command"):
-        container["command"] = run_mode.corrected_command(job, role, container["command"])
+        container["command"] = corrected_command(job, role, container["command"])
     if job.gang and _grouped(job):
         pod = gang.gang_pod(pod, job.gang, job_name)
     return {"type": name, "replicas": role.replicas, "restartPolicy": restart_policy(role), "template": pod}
@@ -376,3 +388,127 @@ def _claim(job: TrainingJob, path: str) -> Volume | None:
     over = [volume for volume in job.volumes if f"{path}/".startswith(f"{volume.mount.rstrip('/')}/")]
     nearest = max(over, key=lambda volume: len(volume.mount), default=None)
     return nearest if nearest and nearest.pvc else None
+
+
+def spec_problems(job: TrainingJob, options: T9kOptions) -> list[Problem]:
+    """Return which roles of the options the job does not have."""
+    have = [name for name, _ in job.roles.items()]
+    named = {
+        "debug_commands": options.debug_commands,
+        "resume_commands": options.resume_commands,
+        "resume_args": options.resume_args,
+        "debug_skip_init_containers": options.debug_skip_init_containers,
+        "resume_skip_init_containers": options.resume_skip_init_containers,
+    }
+    return [
+        Problem(
+            path=("systems", "t9k", option, role),
+            wrong="is not a role of this job",
+            allowed=", ".join(have),
+            fix="Remove it, or add the role",
+        )
+        for option, roles in named.items()
+        for role in (roles if isinstance(roles, Mapping) else ())
+        if role not in have
+    ]
+
+
+def run_mode(job: TrainingJob, options: T9kOptions, programs: Mapping[RoleName, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return `spec.runMode`; empty = the job runs at once.
+
+    A job with a PodGroup of tfsteps starts paused: `RenderedJob.unsuspend_patch` resumes it once the group exists.
+
+    Args:
+        job: The job.
+        options: Its options.
+        programs: The rendered container of each role.
+    """
+    mode: dict[str, Any] = {}
+    if options.debug:
+        mode["debug"] = {"enabled": True, **_debugged(job, options)}
+    resume = _resume_specs(job, options, programs)
+    if options.suspend or resume or (job.gang and not job.queue):
+        held = options.suspend or bool(job.gang and not job.queue)
+        mode["pause"] = {"enabled": held, **({"resumeSpecs": resume} if resume else {})}
+    return mode
+
+
+def _debugged(job: TrainingJob, options: T9kOptions) -> dict[str, Any]:
+    """Return `debug.replicaSpecs`; without them the controller holds all replicas, after their init containers."""
+    skips = options.debug_skip_init_containers
+    held = options.debug_commands or {name: () for name, _ in job.roles.items() if skips}
+    specs = [
+        {"type": role, "skipInitContainer": _skips(skips, role), **({"command": list(command)} if command else {})}
+        for role, command in held.items()
+    ]
+    return {"replicaSpecs": specs} if specs else {}
+
+
+def _resume_specs(
+    job: TrainingJob, options: T9kOptions, programs: Mapping[RoleName, Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return the commands of replicas after a pause; they cannot be changed later.
+
+    By one of the manuals, missing fields come from the first of `replicaSpecs`; so with several roles, each role's
+    own command is set.
+    """
+    specs = []
+    several = len(job.roles.items()) > 1
+    for name, role in job.roles.items():
+        command, args = options.resume_commands.get(name), options.resume_args.get(name)
+        program = programs[name] if several and programs[name].get("command") else {}
+        skip = _skips(options.resume_skip_init_containers, name)
+        spec: dict[str, Any] = {"type": name, "skipInitContainer": skip}
+        if command:
+            spec["command"] = corrected_command(job, role, list(command))
+        elif program:
+            spec["command"] = program["command"]
+        if args is not None:
+            spec["args"] = list(args)
+        elif program:
+            spec["args"] = list(program.get("args") or [])
+        if len(spec) > 2 or skip:
+            specs.append(spec)
+    return specs
+
+
+def _skips(skips: Skips, role: RoleName) -> bool:
+    return skips.get(role, False) if isinstance(skips, dict) else skips
+
+
+def corrected_command(job: TrainingJob, role: Role, command: list[str]) -> list[str]:
+    """Return a command with TFSTEPS_INDEX and a valid TF_CONFIG set, if the platform does not set them.
+
+    A pod's name ends with the index, and no label is known to hold it.
+    """
+    variables = {"TFSTEPS_INDEX": "${TFSTEPS_POD##*-}"} if role.replicas > 1 else {}
+    if needs_correction(job):
+        variables["TF_CONFIG"] = _WITHOUT_EVALUATOR
+    return exporting(command, variables) if variables else command
+
+
+def pause(*, paused: bool) -> dict[str, Any]:
+    """Return the merge patch that pauses or resumes a job."""
+    note = {"annotations": {PAUSED: "true" if paused else None}}
+    return {"metadata": note, "spec": {"runMode": {"pause": {"enabled": paused}}}}
+
+
+def is_paused(item: Mapping[str, Any]) -> bool:
+    """Tell whether a job is being paused; its phase may not show it yet."""
+    mode = item["spec"].get("runMode") or {}
+    return bool((mode.get("pause") or {}).get("enabled"))
+
+
+def pause_verdict(item: Mapping[str, Any], condition: Mapping[str, Any]) -> Verdict:
+    """Return a pause and who paused it. It never ends by itself, and only the deadline `total` counts meanwhile."""
+    reason, message = condition.get("reason", ""), condition.get("message", "")
+    if PAUSED in (item["metadata"].get("annotations") or {}):
+        return Verdict(
+            State.SUSPENDED, reason or "Paused", message or "Paused by tfsteps; `tfsteps resume` continues it."
+        )
+    if _OVER_TIME in (reason, *message.split()):
+        return Verdict(State.SUSPENDED, _OVER_TIME, message or "The platform paused it: its queue's time was over.")
+    if (item["spec"].get("scheduler") or {}).get("t9kScheduler"):
+        words = "Not paused by tfsteps: the queue's maxDuration has passed (see the events), or a user paused it."
+        return Verdict(State.SUSPENDED, "PausedByPlatform", words)
+    return Verdict(State.SUSPENDED, reason or "Paused", message or "Not paused by tfsteps.")

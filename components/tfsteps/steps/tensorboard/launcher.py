@@ -39,10 +39,10 @@ def _start(task: StepTask) -> StepResult:
 
 def _serve(job: TrainingJob, identity: Identity, log_dir: str) -> str:
     """Start the TensorBoard, wait until it serves, and return its address."""
-    from tfsteps.systems.kubernetes.follow import tensorboard_ready  # noqa: PLC0415  only steps on a cluster need it
+    from tfsteps.systems.kubernetes.follow import tensorboard  # noqa: PLC0415  only steps on a cluster need it
 
     try:
-        return tensorboard_ready.serve(job, identity, log_dir, Printer().say)
+        return tensorboard.serve(job, identity, log_dir, Printer().say)
     except NoStorageError as error:
         field = ("log_dir",) if log_dir else ("spec", "output_dir")
         raise SpecError([Problem(path=field, wrong=f"cannot be served: {error}", fix="Correct it")], SOURCE) from error

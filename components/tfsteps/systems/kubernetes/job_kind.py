@@ -1,10 +1,11 @@
-"""The differences between kinds of job objects, for the code that follows them."""
+"""The differences between kinds of job objects, for the code that creates and follows them."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from tfsteps.kube.errors import ApiError
 from tfsteps.kube.resource import Resource
 from tfsteps.runs.events import ReplicaChanged, ReplicaName, ReplicaState, State
 from tfsteps.runs.identity import Identity
@@ -14,13 +15,31 @@ from tfsteps.systems import capabilities
 from tfsteps.systems.capabilities import Capability
 from tfsteps.systems.kubernetes.permissions import Permission
 from tfsteps.systems.kubernetes.render.pod_template import image_problems
-from tfsteps.systems.kubernetes.tensorboard_link import TensorBoardLink
+
+if TYPE_CHECKING:
+    from tfsteps.kube.client import Api
 
 DEPENDENTS = "dependents"
 """Key of an observed job object, never sent: the listed objects of its kind that it owns."""
 
 GONE = "gone"
 """Key of such a dependent, never sent: it was deleted, and this is its last state."""
+
+
+class TensorBoardLink(msgspec.Struct, frozen=True, kw_only=True):
+    """A TensorBoard beside a job, reached by a path of the API server, or by `status.url` of an object.
+
+    Attributes:
+        path: From the API server's root, as `kubectl proxy` serves it; empty = read `status.url` of the object.
+        resource: The kind of the object; None = no object.
+        name: The object's name.
+        note: A problem of the TensorBoard; empty = none.
+    """
+
+    path: str = ""
+    resource: Resource | None = None
+    name: str = ""
+    note: str = ""
 
 
 class RenderedJob(msgspec.Struct, frozen=True):
@@ -321,3 +340,45 @@ def true_conditions(item: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """Return the conditions of an object that hold, by type. Those that no longer hold stay listed with "False"."""
     conditions = (item.get("status") or {}).get("conditions") or []
     return {condition["type"]: condition for condition in conditions if condition.get("status") == "True"}
+
+
+def tensorboard_address(api: "Api", link: TensorBoardLink, namespace: str) -> str:
+    """Return the address of a TensorBoard for a browser; empty = none yet, or not permitted."""
+    if link.resource is None:
+        return api.access.server + link.path
+    try:
+        item: dict[str, Any] = api.get(link.resource, namespace, link.name)
+    except ApiError:
+        return ""
+    return str((item.get("status") or {}).get("url") or "")
+
+
+def create(
+    api: "Api", kind: JobKind, job: TrainingJob, rendered: RenderedJob, *, dry_run: bool = False, once: bool = False
+) -> dict[str, Any]:
+    """Create the job object and return it; once more as an older version if the API server does not know a field.
+
+    The request itself finds out the version: such a refusal comes before everything else and creates nothing. Whatever
+    else is answered, or not answered, says nothing about the version.
+
+    Args:
+        api: The cluster.
+        kind: Of the object.
+        job: The job.
+        rendered: What is rendered for it: the newest version.
+        dry_run: Store nothing.
+        once: Send each version once.
+
+    Raises:
+        ApiError: The API server refuses the object, or is unavailable.
+        LaunchError: The cluster's version cannot express the job.
+    """
+    manifest = rendered.manifest
+    while True:
+        try:
+            return api.create(kind.resource, rendered.namespace, manifest, dry_run=dry_run, once=once)
+        except ApiError as error:
+            older = kind.older(job, manifest, str(error)) if error.reason == "BadRequest" else None
+            if older is None:
+                raise
+            manifest = older

@@ -34,10 +34,9 @@ from tfsteps.systems.kubernetes.cleanup.retention import (
     recorded,
     retention_policy,
 )
-from tfsteps.systems.kubernetes.create import create
 from tfsteps.systems.kubernetes.dependents import UNFINISHED, complete
 from tfsteps.systems.kubernetes.job_cluster import JobCluster, kubectl_delete
-from tfsteps.systems.kubernetes.job_kind import JobKind, RenderedJob
+from tfsteps.systems.kubernetes.job_kind import JobKind, RenderedJob, create
 from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
 from tfsteps.systems.kubernetes.output_folders import lasting_folder, make_folders, output_paths
 from tfsteps.systems.kubernetes.preflight import findings

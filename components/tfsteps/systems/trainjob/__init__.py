@@ -7,7 +7,7 @@ import msgspec
 from tfsteps.systems.capabilities import Capability, done, native, refused
 from tfsteps.systems.kubernetes.capabilities import ADD_COMMAND, NO_RESTART_ALWAYS, of_pods
 from tfsteps.systems.plugin import kubernetes_plugin
-from tfsteps.systems.trainjob.checks import RUNTIME, SETTABLE, differences, other_patches
+from tfsteps.systems.trainjob.overrides import RUNTIME, SETTABLE, differences, other_patches
 
 
 class TrainJobOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

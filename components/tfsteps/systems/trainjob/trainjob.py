@@ -32,7 +32,7 @@ from tfsteps.systems.kubernetes.preflight.references import QUEUE_LABEL
 from tfsteps.systems.kubernetes.render.command_wrapper import BESIDE
 from tfsteps.systems.kubernetes.render.indexed_job import INDEX, exit_code_policy
 from tfsteps.systems.kubernetes.render.pod_template import ROLE_LABEL, pod_template
-from tfsteps.systems.trainjob import CAPABILITIES, TrainJobOptions, checks, overrides
+from tfsteps.systems.trainjob import CAPABILITIES, TrainJobOptions, overrides
 from tfsteps.systems.trainjob.overrides import CONTAINER
 
 _JOBSETS = Resource("jobset.x-k8s.io/v1alpha2", "jobsets", "JobSet")
@@ -74,7 +74,7 @@ class TrainJob(BaseJobKind):
 
     def rules(self, job: TrainingJob) -> Iterable[Problem]:
         """Return why values of the job are not possible in a TrainJob."""
-        return checks.spec_problems(job)
+        return overrides.spec_problems(job)
 
     def differences(self, job: TrainingJob) -> list[str]:
         """Return what does not reach the pods."""
@@ -119,7 +119,7 @@ class TrainJob(BaseJobKind):
         """Return the cause of a `refusal` by the API server, and what to do; empty = the refusal is clear."""
         if unknown := overrides.unknown_fields(refusal):
             names = ", ".join(overrides.FIELDS if overrides.FIELDS[-1] in unknown else unknown)
-            return f"its Kubeflow Trainer does not know {names}: upgrade Trainer, {checks.RUNTIME}"
+            return f"its Kubeflow Trainer does not know {names}: upgrade Trainer, {overrides.RUNTIME}"
         if _NO_RUNTIME not in refusal:
             return ""
         name = item["spec"]["runtimeRef"]["name"]
@@ -135,10 +135,10 @@ class TrainJob(BaseJobKind):
         version = overrides.older(newer, refusal)
         if version is None:
             return None
-        if uses := checks.unsupported(job, version):
+        if uses := overrides.unsupported(job, version):
             names = ", ".join(dict.fromkeys(dotted(use.path) for use in uses))
             wrong = f"the cluster's Kubeflow Trainer, {version.trainer}, cannot set {names}"
-            raise LaunchError(f"{wrong}: upgrade Trainer, {checks.RUNTIME}", retryable=False)
+            raise LaunchError(f"{wrong}: upgrade Trainer, {overrides.RUNTIME}", retryable=False)
         rest = {key: value for key, value in newer.items() if key not in overrides.FIELDS}
         annotations = {} if version.metadata or not job.annotations else {"annotations": dict(job.annotations)}
         spec = {**rest, **annotations, **overrides.overrides(overrides.overridden(newer), version)}

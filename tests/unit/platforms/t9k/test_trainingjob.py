@@ -7,8 +7,7 @@ import subprocess
 import pytest
 
 from tfsteps import spec
-from tfsteps.platforms.t9k.run_mode import PAUSED
-from tfsteps.platforms.t9k.trainingjob import TensorFlowTrainingJob
+from tfsteps.platforms.t9k.trainingjob import PAUSED, TensorFlowTrainingJob
 from tfsteps.runs.events import ReplicaName, State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths

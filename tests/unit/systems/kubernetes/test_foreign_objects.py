@@ -13,8 +13,8 @@ from tfsteps.janitor.sweep import Sweep
 from tfsteps.kube import answers
 from tfsteps.kube.client import Api
 from tfsteps.runs.events import ReplicaName, ReplicaState
+from tfsteps.systems.kubernetes.follow.job_object import REPLICAS, noted_states
 from tfsteps.systems.kubernetes.query.runs import ClusterRuns
-from tfsteps.systems.kubernetes.replica_states import REPLICAS, noted_states
 from tfsteps.systems.pipeline import Origin
 
 

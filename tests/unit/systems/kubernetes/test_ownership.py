@@ -23,10 +23,9 @@ from tfsteps.systems import registry
 from tfsteps.systems.base import LaunchError
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.cleanup.finalizer import Finalizer
-from tfsteps.systems.kubernetes.follow import pod_logs
-from tfsteps.systems.kubernetes.follow.following import PodFollower
+from tfsteps.systems.kubernetes.follow import following
+from tfsteps.systems.kubernetes.follow.following import OwnPods, PodFollower
 from tfsteps.systems.kubernetes.follow.job import KubernetesJob
-from tfsteps.systems.kubernetes.follow.own_pods import OwnPods
 from tfsteps.systems.kubernetes.ownership import OwnerIndex
 from tfsteps.systems.kubernetes.query.runs import ClusterRuns
 from tfsteps.systems.pipeline import Origin
@@ -135,7 +134,7 @@ OTHERS = [
 
 def launcher(kind, job, api, pods, monkeypatch):
     """Return how many pods a launcher follows; it reads their logs, and deletes them at the end."""
-    monkeypatch.setattr(pod_logs, "ContainerLog", Reader)
+    monkeypatch.setattr(following, "ContainerLog", Reader)
     monkeypatch.setattr(Reader, "told", [], raising=False)
     handle = KubernetesJob(api, kind, job, SPEC, None)
     follower = PodFollower(handle._api, handle._urgent, kind, handle._tracker, Inbox())

@@ -16,7 +16,7 @@ from tfsteps.settings.parse import parse
 from tfsteps.systems import registry
 from tfsteps.systems.kubernetes import code_claim
 from tfsteps.systems.kubernetes.tensorboard import manifests
-from tfsteps.systems.kubernetes.tensorboard.from_job import request_for
+from tfsteps.systems.kubernetes.tensorboard.request import request_for
 
 WHO = Identity(run="r", task="t")
 PLACES = OutputPaths(output="/d/r", model="/d/r/model", logs="/d/r/logs", base_dir=None)

@@ -10,8 +10,7 @@ import traceback
 from typing import TYPE_CHECKING, Any
 
 from .listener import Listener
-from .manager import Manager
-from .notice import Flag
+from .manager import Flag, Manager
 from .wire import replicas, say
 
 if TYPE_CHECKING:

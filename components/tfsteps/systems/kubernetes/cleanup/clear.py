@@ -1,6 +1,9 @@
-"""Everything that tfsteps has created for one run, or a task of it, in a namespace: found by labels, deleted by uid."""
+"""Everything that tfsteps has created for one run, or a task of it, in a namespace: found by labels, deleted by uid.
 
-from collections.abc import Iterator, Mapping, Sequence
+And the demos of a namespace, for what is deleted or stopped together with another object: a run with its jobs.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -8,10 +11,11 @@ import msgspec
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.resource import PODS, Resource
-from tfsteps.runs.demo import check_changeable
+from tfsteps.runs.demo import SELECTOR, check_changeable, mark_of
 from tfsteps.runs.identity import MANAGED_BY, RUN_ID, TASK, label_value
 from tfsteps.systems.kubernetes.job_kind import JobKind
 from tfsteps.systems.kubernetes.permissions import JOBS, SERVICES
+from tfsteps.systems.kubernetes.preflight.discovery import served
 
 _UNSEEN = {403, 404}
 
@@ -132,3 +136,37 @@ class RunObjects:
         """Return whether the labels of an object are still those of the run and the task."""
         tasks = {self._task, *([None] if self._own else [])}
         return self._labels.items() <= labels.items() and (not self._task or labels.get(TASK) in tasks)
+
+
+def list_demos(api: Api, namespace: str, resources: Iterable[Resource]) -> Iterator[tuple[Resource, Mapping[str, Any]]]:
+    """Yield the demos of some kinds, with their kind.
+
+    Args:
+        api: The cluster.
+        namespace: Where to look; empty = everywhere.
+        resources: The kinds; those that the cluster does not serve have no demos.
+
+    Raises:
+        ApiError: A kind cannot be listed: whether it has demos is not known.
+    """
+    refused: dict[str, tuple[Resource, ApiError]] = {}
+    for resource in resources:
+        try:
+            for item in api.iterate(resource, namespace, labelSelector=SELECTOR):
+                if mark_of(item):
+                    yield resource, item
+        except ApiError as error:
+            if error.status not in (403, 404):  # both are answered for a kind that is not served, and for one that is
+                raise
+            refused[f"{resource.plural}.{resource.api}"] = resource, error
+    if refused:
+        for name in served(api, {name: resource for name, (resource, _) in refused.items()}):
+            raise refused[name][1]
+
+
+def runs_of(item: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield what a demo protects, as namespace and uid: the object itself, its owners, and the run that launched it."""
+    meta = item["metadata"]
+    run = (meta.get("labels") or {}).get(RUN_ID, "")
+    for uid in (meta["uid"], *(owner["uid"] for owner in meta.get("ownerReferences") or []), run):
+        yield meta["namespace"], uid

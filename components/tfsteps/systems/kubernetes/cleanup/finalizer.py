@@ -15,7 +15,7 @@ from tfsteps.systems.kubernetes.cleanup.retention import RetentionPolicy, retent
 from tfsteps.systems.kubernetes.dependents import apply
 from tfsteps.systems.kubernetes.job_kind import JobKind
 from tfsteps.systems.kubernetes.ownership import OwnerIndex
-from tfsteps.systems.kubernetes.preflight.access import how_to_grant
+from tfsteps.systems.kubernetes.permissions import how_to_grant
 
 
 class Finalizer:

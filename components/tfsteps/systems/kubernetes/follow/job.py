@@ -20,12 +20,12 @@ from tfsteps.systems.base import REPORT_SECONDS, Cause, LaunchError
 from tfsteps.systems.kubernetes.cleanup.keeper import JobOwner, leave_job
 from tfsteps.systems.kubernetes.dependents import apply
 from tfsteps.systems.kubernetes.follow.following import Following
+from tfsteps.systems.kubernetes.follow.job_object import REPLICAS, annotation
 from tfsteps.systems.kubernetes.follow.tensorboard import JobTensorBoard
 from tfsteps.systems.kubernetes.follow.tracker import Tracker
 from tfsteps.systems.kubernetes.job_cluster import kubectl_delete
 from tfsteps.systems.kubernetes.job_kind import JobKind, Verdict
 from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
-from tfsteps.systems.kubernetes.replica_states import REPLICAS, annotation
 from tfsteps.systems.kubernetes.times import seconds
 from tfsteps.systems.pipeline import PipelineContext
 from tfsteps.systems.stop_controller import Leave, ServerAge, StopController

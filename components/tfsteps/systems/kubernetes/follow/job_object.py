@@ -1,17 +1,30 @@
-"""What the watch on a job object tells of it and of its parts, up to its end. Pure."""
+"""What the watch on a job object tells of it and of its parts, up to its end. Pure.
+
+The last states of the replicas are noted in an annotation, for commands that find no pods.
+"""
 
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
+from tfsteps.json_errors import NOT_READABLE
 from tfsteps.kube.watch import Changed, Deleted, Listed, Refused, Seen
-from tfsteps.runs.events import JobChanged, State
+from tfsteps.runs.events import JobChanged, ReplicaName, ReplicaState, State
 from tfsteps.runs.identity import PREFIX
+from tfsteps.spec import RoleName
 from tfsteps.systems.base import LaunchError
 from tfsteps.systems.kubernetes.job_kind import GONE, JobKind, Verdict
 from tfsteps.systems.kubernetes.times import job_ended
 
 STOPPED = f"{PREFIX}stopped"
 """Annotation of a job that `tfsteps stop` is about to delete; its value is the time."""
+REPLICAS = f"{PREFIX}replicas"
+"""`{"succeeded": {"chief": [[0, 0]], "worker": [[0, 3]]}}`: by state and role, ranges of the replicas' indices, both
+ends included."""
+
+_Ranges = list[tuple[int, int]]
+_Noted = dict[ReplicaState, dict[RoleName, _Ranges]]
 
 
 class JobObject:
@@ -95,3 +108,40 @@ class JobObject:
     def _deleted(self, now: float) -> None:
         lost = Verdict(State.LOST, "Deleted", "The job was deleted by a user, or its time to live was over.")
         self.finish(self.stopping or lost, now)
+
+
+def annotation(states: Mapping[ReplicaName, ReplicaState]) -> str:
+    """Return the value of the annotation."""
+    noted: _Noted = {}
+    for replica in sorted(states):
+        ranges = noted.setdefault(states[replica], {}).setdefault(replica.role, [])
+        if ranges and ranges[-1][1] == replica.index - 1:
+            ranges[-1] = ranges[-1][0], replica.index
+        else:
+            ranges.append((replica.index, replica.index))
+    return msgspec.json.encode(noted).decode()
+
+
+def noted_states(item: Mapping[str, Any], replicas: list[ReplicaName]) -> dict[ReplicaName, ReplicaState]:
+    """Return what is noted on a job object of its `replicas`; empty if nothing is, or it is not understood.
+
+    Anybody may have written it: ranges are in order, as `annotation` writes them, so that nothing is counted twice.
+    """
+    text = (item["metadata"].get("annotations") or {}).get(REPLICAS) or "{}"
+    try:
+        noted = msgspec.json.decode(text, type=_Noted)
+    except NOT_READABLE:
+        return {}
+    by_role: dict[RoleName, list[ReplicaName]] = {}
+    for replica in sorted(replicas):
+        by_role.setdefault(replica.role, []).append(replica)
+    states: dict[ReplicaName, ReplicaState] = {}
+    for state, roles in noted.items():
+        for role, ranges in roles.items():
+            end = -1
+            for first, last in ranges:
+                if not end < first <= last:
+                    return {}
+                end = last
+                states |= dict.fromkeys(by_role.get(role, [])[first : last + 1], state)
+    return states

@@ -1,28 +1,46 @@
-"""Starts the TensorBoard of a job, or finds the one that its operator runs, beside the code that follows the job."""
+"""The TensorBoards of jobs: started, or found if the operator runs one, beside the code that follows the job.
+
+`serve` starts the TensorBoard of a job description, without a job object, and waits until it serves.
+"""
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 
 from tfsteps.json_errors import NOT_READABLE
+from tfsteps.kube import access
 from tfsteps.kube.answers import MALFORMED
 from tfsteps.kube.client import Api
+from tfsteps.kube.credentials import AccessError
 from tfsteps.kube.errors import ApiError, Stopped
-from tfsteps.systems.kubernetes.job_kind import JobKind
+from tfsteps.kube.resource import PODS
+from tfsteps.runs.identity import Identity
+from tfsteps.spec import TrainingJob
+from tfsteps.systems.base import LaunchError
+from tfsteps.systems.kubernetes.follow.pods import pod
+from tfsteps.systems.kubernetes.job_kind import JobKind, tensorboard_address, true_conditions
 from tfsteps.systems.kubernetes.permissions import how_to_opt_in
+from tfsteps.systems.kubernetes.tensorboard import manifests
 from tfsteps.systems.kubernetes.tensorboard.request import (
     SETTINGS,
     URL,
     NoStorageError,
+    TensorBoardRequest,
     TensorBoardSettings,
+    request_for,
     request_of,
 )
 from tfsteps.systems.kubernetes.tensorboard.start import start
-from tfsteps.systems.kubernetes.tensorboard_link import address
+from tfsteps.systems.kubernetes.times import by_age
 
+START_SECONDS = 300.0
+"""How long `serve` waits for a start: enough for an image of 1 GB, and for a node that is added."""
+
+_SERVE_POLL_SECONDS = 1.0
 _PATIENCE_SECONDS = 120.0
 _POLL_SECONDS = 3.0
 _LAST_SECONDS = 2.0  # for a start that has not finished when the job ends
@@ -73,7 +91,7 @@ class JobTensorBoard:
         if ours:
             self.warning = "There is no TensorBoard: the cluster did not create it before the job ended."
         elif link := self._kind.tensorboard_link(self._item()):
-            self.url = address(self._api.copy(_LAST_SECONDS), link, self._item()["metadata"]["namespace"])
+            self.url = tensorboard_address(self._api.copy(_LAST_SECONDS), link, self._item()["metadata"]["namespace"])
             self.warning = f"The TensorBoard is not ready: {link.note}." if link.note else ""
 
     def _run(self) -> None:
@@ -108,7 +126,7 @@ class JobTensorBoard:
         """Wait for the address of the operator's TensorBoard, while the job runs."""
         while not self.url:
             link = self._kind.tensorboard_link(self._item())
-            self.url = address(self._api, link, self._item()["metadata"]["namespace"]) if link else ""
+            self.url = tensorboard_address(self._api, link, self._item()["metadata"]["namespace"]) if link else ""
             if self.url or self._ended.wait(_POLL_SECONDS):
                 return
 
@@ -122,3 +140,55 @@ class JobTensorBoard:
 
     def _annotations(self) -> Mapping[str, str]:
         return self._item()["metadata"].get("annotations") or {}
+
+
+def serve(job: TrainingJob, identity: Identity, log_dir: str, say: Callable[[str], None]) -> str:
+    """Start the TensorBoard of a job description, wait until it serves, and return its address.
+
+    Args:
+        job: The job.
+        identity: The run.
+        log_dir: Folder or URI of the event files; empty = the folder of the run.
+        say: Receives a line when the reason for waiting changes.
+
+    Raises:
+        NoStorageError: No pod can read the log directory.
+        LaunchError: The cluster refuses it, a setting is not valid, or it does not start in time.
+    """
+    try:
+        api = Api(access.find())
+        request = request_for(job, identity, api.access.namespace, log_dir)
+        url = start(api, request, job.deadlines.total)
+    except (AccessError, ValueError) as error:
+        raise LaunchError(str(error), retryable=False) from error
+    except ApiError as error:
+        raise LaunchError(str(error), retryable=error.unavailable) from error
+    _await_ready(api, request, say)
+    return url
+
+
+def _await_ready(api: Api, request: TensorBoardRequest, say: Callable[[str], None]) -> None:
+    began, printed = time.monotonic(), ""
+    while reason := waits_for(api, request):
+        waited = time.monotonic() - began
+        if waited > START_SECONDS:
+            wrong = f"TensorBoard {request.namespace}/{request.name} did not start within {waited:.0f} s: {reason}"
+            raise LaunchError(f"{wrong}; Kubernetes goes on trying", retryable=True)
+        if reason != printed:
+            say(f"waiting for TensorBoard {request.namespace}/{request.name}: {reason}")
+            printed = reason
+        time.sleep(_SERVE_POLL_SECONDS)
+
+
+def waits_for(api: Api, request: TensorBoardRequest) -> str:
+    """Return what the pod of a TensorBoard waits for, or the refusal of this request; empty = the pod is ready."""
+    try:
+        items = by_age(api.list(PODS, request.namespace, labelSelector=manifests.selector(request))["items"] or [])
+    except ApiError as error:
+        return str(error)
+    if not items:
+        return "it has no pod yet; a quota may be exhausted (`kubectl describe job` shows it)"
+    if "Ready" in true_conditions(items[-1]):
+        return ""
+    state = pod(items[-1], manifests.CONTAINER)
+    return ": ".join(filter(None, (f"pod {state.name} is {state.state}", state.reason, state.message)))

@@ -18,7 +18,7 @@ from tfsteps.spec.units import parse_duration
 from tfsteps.systems.kubernetes.follow.tracker import Tracker
 from tfsteps.systems.kubernetes.job_kind import JobKind
 from tfsteps.systems.kubernetes.permissions import POD_METRICS
-from tfsteps.systems.kubernetes.preflight.quotas import quantity
+from tfsteps.systems.kubernetes.preflight.findings import quantity
 from tfsteps.systems.kubernetes.times import seconds
 from tfsteps.systems.usage_interval import usage_interval
 

@@ -21,7 +21,7 @@ from tfsteps.systems.base import LaunchError
 from tfsteps.systems.kubernetes.follow.pods import Pod, pod
 from tfsteps.systems.kubernetes.job_kind import JobKind
 from tfsteps.systems.kubernetes.launcher_pod import LauncherImage
-from tfsteps.systems.kubernetes.mounts import Mount, find_mount, prefer_node, user_of
+from tfsteps.systems.kubernetes.output_folders import Mount, find_mount, prefer_node, user_of
 from tfsteps.systems.kubernetes.permissions import how_to_opt_in
 from tfsteps.systems.kubernetes.tensorboard.request import TensorBoardSettings, request_of
 

@@ -9,8 +9,7 @@ from tfsteps.kube.answers import of_kind
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.resource import Resource
-from tfsteps.systems.kubernetes.permissions import Permission
-from tfsteps.systems.kubernetes.preflight.access import permitted
+from tfsteps.systems.kubernetes.permissions import Permission, permitted
 
 DEFAULT = "kubeflow"
 """The job system if the cluster serves none that is known, or is not asked."""

@@ -1,5 +1,6 @@
-"""Which TensorBoard a job object asks for: log directory, storage, credentials and life time. Pure."""
+"""Which TensorBoard a job, or its object, asks for: log directory, storage, credentials and life time. Pure."""
 
+import pathlib
 import string
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -8,9 +9,9 @@ import msgspec
 
 from tfsteps.runs.identity import PREFIX, RUN_ID, Identity, short_hash
 from tfsteps.runs.output_paths import OutputPaths
-from tfsteps.spec import TensorBoard, TrainingJob, is_uri
-from tfsteps.systems.kubernetes.mounts import Mount, find_mount, user_of
-from tfsteps.systems.kubernetes.output_folders import output_template
+from tfsteps.spec import Resources, TensorBoard, TrainingJob, is_uri
+from tfsteps.systems.kubernetes.output_folders import Mount, find_mount, output_paths, output_template, user_of
+from tfsteps.systems.kubernetes.render.pod_template import CONTAINER, pod_template
 
 SETTINGS = f"{PREFIX}tensorboard"
 """Annotation of a job object: the `Settings` of its TensorBoard as JSON."""
@@ -197,3 +198,36 @@ def _with_credentials(
         volumes=[volume for volume in spec.get("volumes") or [] if volume["name"] in names],
         mounts=mounts,
     )
+
+
+def request_for(job: TrainingJob, identity: Identity, namespace: str, log_dir: str = "") -> TensorBoardRequest:
+    """Return the request that a launcher of `job` would make; both then have one TensorBoard.
+
+    Args:
+        job: The job, or one that has only what gives access to the storage: volumes, env, ServiceAccount, placement.
+        identity: The run is in the labels; task and attempt have no effect if the output folder has `{run_id}`.
+        namespace: The namespace.
+        log_dir: Folder or URI of the event files, with the fields `{name}`, `{run_id}` and `{task}`. Empty = the folder
+            of the run.
+
+    Raises:
+        NoStorageError: No pod can read the log directory.
+    """
+    places = output_paths(job, identity, pathlib.Path())
+    settings = settings_of(job, identity, places)
+    if log_dir:
+        settings = msgspec.structs.replace(settings, log_dirs={"": places.output})
+    specs = [
+        pod_template(
+            job,
+            name,
+            msgspec.structs.replace(role, resources=Resources()),  # it needs no accelerator, and no node that has one
+            identity,
+            places,
+            gpu_label="",
+            more_env=[],
+        )["spec"]
+        for name, role in job.resolved_roles().items()
+    ]
+    item = {"metadata": {"namespace": namespace, "labels": {**job.labels, **identity.labels()}}}
+    return request_of(item, specs, CONTAINER, settings)

@@ -10,7 +10,7 @@ from tfsteps.kube.threads import Inbox
 from tfsteps.kube.watch import Changed, Deleted, Listed
 from tfsteps.runs.events import replicas_of
 from tfsteps.systems.kubeflow.tfjob import TFJob
-from tfsteps.systems.kubernetes.follow import pod_logs
+from tfsteps.systems.kubernetes.follow import following
 from tfsteps.systems.kubernetes.follow.following import PodFollower
 from tfsteps.systems.kubernetes.follow.tracker import Tracker
 
@@ -37,14 +37,14 @@ def test_a_thousand_logs_may_be_open_where_1024_files_may():
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
     try:
-        pod_logs.PodLogs(Api(Access("http://127.0.0.1:1", "ns", None, str, "no cluster")), "ns", "c", print)
+        following.PodLogs(Api(Access("http://127.0.0.1:1", "ns", None, str, "no cluster")), "ns", "c", print)
         assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 1024
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_a_change_of_a_pod_reaches_only_the_reader_of_that_pod(monkeypatch):
-    monkeypatch.setattr(pod_logs, "ContainerLog", Reader)
+    monkeypatch.setattr(following, "ContainerLog", Reader)
     monkeypatch.setattr(Reader, "told", [], raising=False)
     monkeypatch.setattr(PodFollower, "_label", lambda *_: None)
     api = Api(Access("http://127.0.0.1:1", "ns", None, str, "no cluster"))

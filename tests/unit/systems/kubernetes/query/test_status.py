@@ -10,9 +10,9 @@ from tfsteps.runs.identity import PREFIX, Identity
 from tfsteps.systems import registry
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.cleanup.retention import KEPT_UNTIL
+from tfsteps.systems.kubernetes.follow.job_object import REPLICAS
 from tfsteps.systems.kubernetes.ownership import Owners
 from tfsteps.systems.kubernetes.query.status import job_pods, status
-from tfsteps.systems.kubernetes.replica_states import REPLICAS
 
 NAMES = ("chief-0", "worker-0", "worker-1")
 RUNNING = tfjob("r", ("Created", "True", 0), ("Running", "True", 3))

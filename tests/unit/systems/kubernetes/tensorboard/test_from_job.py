@@ -4,8 +4,7 @@ import pytest
 
 from tests.unit.systems.kubernetes.tensorboard.test_tensorboard import WHO, job_of, request
 from tfsteps.runs.identity import Identity
-from tfsteps.systems.kubernetes.tensorboard.from_job import request_for
-from tfsteps.systems.kubernetes.tensorboard.request import NoStorageError
+from tfsteps.systems.kubernetes.tensorboard.request import NoStorageError, request_for
 
 STEP = Identity(run=WHO.run, task="tensorboard", pipeline=WHO.pipeline)
 

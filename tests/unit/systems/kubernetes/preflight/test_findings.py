@@ -6,7 +6,7 @@ import pytest
 
 from tfsteps.spec.types import ROLES
 from tfsteps.systems.kubernetes.job_kind import RoleSpec
-from tfsteps.systems.kubernetes.preflight.quotas import quantity, quota_violations
+from tfsteps.systems.kubernetes.preflight.findings import quantity, quota_violations
 
 
 def role(replicas, *containers):
