@@ -78,7 +78,17 @@ def find(context: str = "") -> Access:
         NoContextError: There is none.
         AccessError: It cannot be used.
     """
-    return _access(_read_all(context), context)
+    named = [pathlib.Path(part) for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
+    named = named or [pathlib.Path(os.path.expanduser("~/.kube/config"))]  # noqa: PTH111  pathlib fails without a home
+    contents = [(path, content) for path in dict.fromkeys(named) if (content := _read(path)) is not _MISSING]
+    if not contents:
+        paths = os.pathsep.join(map(str, named))
+        missing = NoContextError if context else AccessError
+        raise missing(f"there is no kubeconfig {paths}; set KUBECONFIG, or run in a pod")
+    files = [_Entry(content, str(path), path.parent) for path, content in contents if content is not None]
+    if not files:
+        raise AccessError(f"the kubeconfig {contents[0][0]} is empty")
+    return _access(files, context)
 
 
 def parse(text: str, where: str, context: str = "") -> Access:
@@ -184,20 +194,6 @@ class _Entry:
         for key, why in unsupported.items():
             if self._values.get(key):
                 raise self.error(key, why)
-
-
-def _read_all(context: str) -> list[_Entry]:
-    """Return the kubeconfigs, at least one, in order of precedence; without one, a `context` is a NoContextError."""
-    named = [pathlib.Path(part) for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
-    named = named or [pathlib.Path(os.path.expanduser("~/.kube/config"))]  # noqa: PTH111  pathlib fails without a home
-    contents = [(path, content) for path in dict.fromkeys(named) if (content := _read(path)) is not _MISSING]
-    if not contents:
-        paths = os.pathsep.join(map(str, named))
-        missing = NoContextError if context else AccessError
-        raise missing(f"there is no kubeconfig {paths}; set KUBECONFIG, or run in a pod")
-    if files := [_Entry(content, str(path), path.parent) for path, content in contents if content is not None]:
-        return files
-    raise AccessError(f"the kubeconfig {contents[0][0]} is empty")
 
 
 def _merged(files: list[_Entry], key: str) -> dict[str, _Entry]:

@@ -45,7 +45,10 @@ platform. A table, since a command that only checks `--on` loads no plugin."""
 
 def plugin(name: str) -> SystemPlugin:
     """Return the plugin of the job system called `name`. KeyError for an unknown one."""
-    return _built_in(name) if name in NAMES else _outside()[name]
+    if name not in NAMES:
+        return _outside()[name]
+    declared: SystemPlugin = importlib.import_module(_BUILT_IN[name]).PLUGIN
+    return declared
 
 
 @functools.cache
@@ -55,7 +58,7 @@ def plugins() -> Mapping[str, SystemPlugin]:
     Raises:
         LaunchError: A package declares one that cannot be loaded, or whose name is taken.
     """
-    return {**{name: _built_in(name) for name in NAMES}, **_outside()}
+    return {**{name: plugin(name) for name in NAMES}, **_outside()}
 
 
 @functools.cache
@@ -173,12 +176,6 @@ class _OptionTypes(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(plugins())
-
-
-def _built_in(name: str) -> SystemPlugin:
-    module = importlib.import_module(_BUILT_IN[name])
-    declared: SystemPlugin = module.PLUGIN
-    return declared
 
 
 def _problem(added: SystemPlugin) -> str:

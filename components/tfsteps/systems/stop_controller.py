@@ -58,25 +58,27 @@ class Stoppable(Protocol):
         """Whether the job has ended."""
 
 
-class _Leaving:
-    """It is not known yet what becomes of the job."""
+class _Leaving(msgspec.Struct):
+    """It is not known yet what becomes of the job. Times are those of the monotonic clock."""
 
-    def __init__(self, began: float, leave: Leave) -> None:
-        """Take over the first answer, asked for at `began`."""
-        self.began = self.asked = began
-        self.leave = leave
-        self.hurried = False
+    began: float
+    asked: float
+    leave: Leave
+    """The last answer."""
+
+    hurried: bool = False
 
 
-class _Stopping:
-    """The platform was asked to end the job."""
+class _Stopping(msgspec.Struct):
+    """The platform was asked to end the job. Times are those of the monotonic clock."""
 
-    def __init__(self, cause: Cause) -> None:
-        """Begin without an answer."""
-        self.cause = cause
-        self.sent = 0.0
-        self.error: ApiError | None = None  # of the last request
-        self.failing_since = self.denied_since = math.inf
+    cause: Cause
+    sent: float = 0.0
+    error: ApiError | None = None
+    """Of the last request."""
+
+    failing_since: float = math.inf
+    denied_since: float = math.inf
 
 
 class StopController:
@@ -137,7 +139,7 @@ class StopController:
                 began = time.monotonic()
                 leave = self._job.leave(cluster, 0.0)
                 if not leave.answer.no:
-                    self._phase = _Leaving(began, leave)
+                    self._phase = _Leaving(began, began, leave)
                     return
                 sentence = leave.sentence
             self.begin(Cause.CANCELLED if cause.requested else cause, client, sentence)

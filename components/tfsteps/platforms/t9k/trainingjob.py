@@ -37,9 +37,9 @@ from tfsteps.systems.kubernetes.render.command_wrapper import (
 )
 from tfsteps.systems.kubernetes.render.pod_template import (
     CONTAINER,
+    RESTART_POLICIES,
     ROLE_LABEL,
     pod_template,
-    restart_policy,
 )
 from tfsteps.systems.kubernetes.times import age_at
 
@@ -69,10 +69,6 @@ class TensorFlowTrainingJob(BaseJobKind):
 
     # --- render
 
-    def name_limit(self, job: TrainingJob) -> int:
-        """Return how long the job's name may be: `<name>-<type>-<index>` is the name of pods and hosts."""
-        return _NAME - max(len(f"-{name}-{role.replicas - 1}") for name, role in job.roles.items())
-
     def permissions(self, job: TrainingJob) -> list[Permission]:
         """Return the permissions to read the TensorBoard, and to create a gang that is not T9k's own."""
         reading = [Permission("get", BOARDS)] if job.tensorboard else []
@@ -93,7 +89,7 @@ class TensorFlowTrainingJob(BaseJobKind):
     def differences(self, job: TrainingJob) -> list[str]:
         """Return the differences here, and the roles without an index variable."""
         sentences = []
-        if any(restart_policy(role) == "ExitCode" for role in job.resolved_roles().values()):
+        if any(role.restart == "exit_code" for role in job.resolved_roles().values()):
             sentences.append(
                 f"`restart: exit_code` starts a replica again after {_RETRIED} only: the platform's choice."
             )
@@ -114,7 +110,9 @@ class TensorFlowTrainingJob(BaseJobKind):
     def render(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> RenderedJob:
         """Return the object that is created, with a PodGroup where the job has a gang and no queue."""
         options = options_of(job, self.name, T9kOptions)
-        name = identity.job_name(job.name, self.name_limit(job))
+        # pods and hosts are named `<name>-<type>-<index>`
+        tail = max(len(f"-{name}-{role.replicas - 1}") for name, role in job.roles.items())
+        name = identity.job_name(job.name, _NAME - tail)
         labels = {**job.labels, **identity.labels()}
         specs = [
             _replica_spec(job, role_name, role, name, pod_template(
@@ -229,7 +227,7 @@ def _replica_spec(
         container["command"] = corrected_command(job, role, container["command"])
     if job.gang and _grouped(job):
         pod = gang.gang_pod(pod, job.gang, job_name)
-    return {"type": name, "replicas": role.replicas, "restartPolicy": restart_policy(role), "template": pod}
+    return {"type": name, "replicas": role.replicas, "restartPolicy": RESTART_POLICIES[role.restart], "template": pod}
 
 
 def _run_policy(job: TrainingJob, options: T9kOptions) -> dict[str, Any]:

@@ -52,10 +52,6 @@ class JobSet(BaseJobKind):
 
     # --- render
 
-    def name_limit(self, job: TrainingJob) -> int:
-        """Return the length limit of the job's name: `<name>-<role>-0-<index>-<random>` is the name of a pod."""
-        return _NAME - max(len(f"-{name}-0-{role.replicas - 1}-12345") for name, role in job.roles.items())
-
     def permissions(self, job: TrainingJob) -> list[Permission]:
         """Return the permissions to see which pods are the job's, and to create the PodGroup of a gang."""
         return [Permission("list", JOBS), *(gang.permissions(job) if job.gang else [])]
@@ -68,7 +64,9 @@ class JobSet(BaseJobKind):
     def render(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> RenderedJob:
         """Return the object that is created, with a PodGroup where the job has a gang."""
         options = options_of(job, self.name, JobSetOptions)
-        name = identity.job_name(job.name, self.name_limit(job))
+        # the name of a pod is `<name>-<role>-0-<index>-<random>`
+        tail = max(len(f"-{name}-0-{role.replicas - 1}-12345") for name, role in job.roles.items())
+        name = identity.job_name(job.name, _NAME - tail)
         domain = f"{name}.{namespace}.svc"  # the JobSet's headless Service
         hosts = cluster_hosts(job, lambda role, index: f"{name}-{role}-0-{index}.{domain}")
         template = functools.partial(pod_template, job, identity=identity, places=places, gpu_label=options.gpu_label)

@@ -26,9 +26,9 @@ from tfsteps.systems.kubernetes.render import gang
 from tfsteps.systems.kubernetes.render.command_wrapper import container_of, needs_correction, uncorrected
 from tfsteps.systems.kubernetes.render.pod_template import (
     CONTAINER,
+    RESTART_POLICIES,
     cluster_hosts,
     pod_template,
-    restart_policy,
     tf_config,
 )
 
@@ -58,10 +58,6 @@ class TFJob(BaseJobKind):
 
     # --- render
 
-    def name_limit(self, job: TrainingJob) -> int:
-        """Return the length limit of the job's name: `<name>-<type>-<index>` names pods, Services and hosts."""
-        return _NAME - max(len(f"-{name}-{role.replicas - 1}") for name, role in job.roles.items())
-
     def rules(self, job: TrainingJob) -> list[Problem]:
         """Return the problems of a gang, and a TF_CONFIG that hangs the chief of parameter servers."""
         return [*gang.spec_problems(job), *uncorrected(job)]
@@ -69,7 +65,9 @@ class TFJob(BaseJobKind):
     def render(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> RenderedJob:
         """Return the object that is created."""
         options = options_of(job, self.name, KubeflowOptions)
-        name = identity.job_name(job.name, self.name_limit(job))
+        # pods, Services and hosts are named `<name>-<type>-<index>`
+        tail = max(len(f"-{name}-{role.replicas - 1}") for name, role in job.roles.items())
+        name = identity.job_name(job.name, _NAME - tail)
         domain = f"{namespace}.svc" + (f".{options.service_host}" if options.service_host else "")
         hosts = cluster_hosts(job, lambda role, index: f"{name}-{role}-{index}.{domain}")  # the operator's Services
         # the operator sets no TF_CONFIG if there is only one replica, and one that hangs if there are ps and evaluator
@@ -86,7 +84,7 @@ class TFJob(BaseJobKind):
             pod = gang.gang_pod(template, job.gang, name) if job.gang else template
             replicas[_TYPES[role_name]] = {
                 "replicas": role.replicas,
-                "restartPolicy": restart_policy(role),
+                "restartPolicy": RESTART_POLICIES[role.restart],
                 "template": pod,
             }
         spec: dict[str, Any] = {"runPolicy": _run_policy(job, options), "tfReplicaSpecs": replicas}
@@ -167,7 +165,7 @@ def _run_policy(job: TrainingJob, options: KubeflowOptions) -> dict[str, Any]:
         "cleanPodPolicy": "Running",  # parameter servers never end by themselves; ended pods keep their logs
         "activeDeadlineSeconds": round(job.deadlines.total),
     }
-    if any(restart_policy(role) != "Never" for role in job.resolved_roles().values()):
+    if any(role.restart != "never" for role in job.resolved_roles().values()):
         policy["backoffLimit"] = (
             job.effective_backoff_limit + 1
         )  # it gives up when this many restarts are reached, not passed

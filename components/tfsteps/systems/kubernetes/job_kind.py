@@ -14,7 +14,7 @@ from tfsteps.spec import MOST_REPLICAS, Problem, RoleName, TrainingJob
 from tfsteps.systems import capabilities
 from tfsteps.systems.capabilities import Capability
 from tfsteps.systems.kubernetes.permissions import Permission
-from tfsteps.systems.kubernetes.render.pod_template import image_problems
+from tfsteps.systems.kubernetes.render import pod_template
 
 if TYPE_CHECKING:
     from tfsteps.kube.client import Api
@@ -71,11 +71,6 @@ class RenderedJob(msgspec.Struct, frozen=True):
         """The annotations of the job object; changes are allowed."""
         annotations: dict[str, str] = self.manifest["metadata"]["annotations"]
         return annotations
-
-    @property
-    def content(self) -> Mapping[str, Any]:
-        """The whole content: jobs with equal content create the same objects."""
-        return {**self.observed(), "unsuspend": self.unsuspend_patch} if self.dependents else self.manifest
 
     def observed(self) -> dict[str, Any]:
         """Return the job object as `JobKind.group_objects` would return it."""
@@ -277,7 +272,11 @@ class BaseJobKind:
 
     def spec_problems(self, job: TrainingJob) -> list[Problem]:
         """Return why `job` cannot be an object of this kind."""
-        return [*image_problems(job), *capabilities.spec_problems(job, self.capabilities), *self.rules(job)]
+        return [
+            *pod_template.spec_problems(job),
+            *capabilities.spec_problems(job, self.capabilities),
+            *self.rules(job),
+        ]
 
     def warnings(self, job: TrainingJob) -> list[str]:
         """Return a sentence for each thing in `job` that has no effect, or another one, in an object of this kind."""

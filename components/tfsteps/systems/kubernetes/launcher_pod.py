@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _NAMES = ("KFP_POD_NAME", "POD_NAME")
 _GRACE_SECONDS, _REPORT_SECONDS = 30, 5  # Kubernetes' default; what a launcher needs of it to write its records
 _ANSWER_SECONDS = 3.0
+_DISRUPTED = ("DisruptionTarget", "True")  # type and status of the condition of a pod that is being evicted
 _SIGN_SECONDS = 1.0
 """The kubelet sends SIGTERM before its report of an eviction reaches the API server."""
 
@@ -185,7 +186,9 @@ class LauncherPod:
             return unknown(self.unread)
         try:
             pod = self._client(api, urgent=not since).get(PODS, self.namespace, self._name, once=True)
-            if pod["metadata"]["uid"] != self.uid or _taken_away(pod):  # another uid: the successor exists already
+            meta, conditions = pod["metadata"], (pod.get("status") or {}).get("conditions") or []
+            disrupted = any((item.get("type"), item.get("status")) == _DISRUPTED for item in conditions)
+            if meta["uid"] != self.uid or disrupted or meta.get("deletionTimestamp"):  # another uid: the successor
                 return YES
         except (ApiError, *MALFORMED) as error:
             gone = isinstance(error, ApiError) and error.missing and error.about == self._name
@@ -215,12 +218,6 @@ def _image(pod: Mapping[str, Any]) -> LauncherImage | None:
         return None
     policy = containers[0].get("imagePullPolicy", "IfNotPresent")
     return LauncherImage(containers[0]["image"], policy, spec.get("imagePullSecrets") or [])
-
-
-def _taken_away(pod: Mapping[str, Any]) -> bool:
-    conditions = (pod.get("status") or {}).get("conditions") or []
-    disrupted = any((item.get("type"), item.get("status")) == ("DisruptionTarget", "True") for item in conditions)
-    return disrupted or bool(pod["metadata"].get("deletionTimestamp"))
 
 
 class _Pod(msgspec.Struct):

@@ -5,7 +5,7 @@ a job and its pods, such as the Jobs of a JobSet, are looked up where their uid 
 """
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -33,12 +33,6 @@ class Owners(msgspec.Struct, frozen=True):
     others: frozenset[str] = frozenset()
     between: frozenset[tuple[str, str]] = frozenset()
     why: str = ""
-
-    @classmethod
-    def of(cls, kind: JobKind, job: _Item) -> "Owners":
-        """Return what a job object with its DEPENDENTS tells without a look-up."""
-        own = {item["metadata"]["uid"] for item in (job, *job.get(DEPENDENTS, ())) if "uid" in item["metadata"]}
-        return cls(frozenset(own), between=frozenset((_group(item.api), item.kind) for item in _resources(kind)))
 
     def control(self, meta: _Item) -> Answer:
         """Return whether the job controls a pod with this metadata, directly or through an object that it owns."""
@@ -90,14 +84,14 @@ class OwnerIndex:
         return self._known(kind, job)
 
     def _known(self, kind: JobKind, job: _Item) -> Owners:
-        owners = Owners.of(kind, job)
-        own, new = set[str](), set(owners.own)
+        """Return what a job object with its DEPENDENTS, and the look-ups so far, tell."""
+        own = set[str]()
+        new = {item["metadata"]["uid"] for item in (job, *job.get(DEPENDENTS, ())) if "uid" in item["metadata"]}
         while new:
             own |= new
             new = {uid for item in new for uid in self._owned.get(item, ())} - own
-        return msgspec.structs.replace(
-            owners, own=frozenset(own), others=frozenset(self._looked_up - own), why=self._why
-        )
+        kinds = frozenset((_group(between.resource.api), between.resource.kind) for between in kind.between)
+        return Owners(frozenset(own), frozenset(self._looked_up - own), kinds, self._why)
 
     def _list(self, between: Between) -> None:
         for item in self._api.iterate(between.resource, self._namespace, **between.selectors(self._name)):
@@ -110,10 +104,6 @@ class OwnerIndex:
 def _controller(meta: _Item) -> _Item:
     """Return the reference to the object that controls another one; empty = there is none."""
     return next((owner for owner in meta.get("ownerReferences") or [] if owner.get("controller") is True), {})
-
-
-def _resources(kind: JobKind) -> Iterator[Any]:
-    yield from (between.resource for between in kind.between)
 
 
 def _group(api: str) -> str:

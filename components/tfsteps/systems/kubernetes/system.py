@@ -18,7 +18,7 @@ from tfsteps.runs.events import State
 from tfsteps.runs.identity import ATTEMPT, PREFIX, Identity, spec_hash
 from tfsteps.runs.location import Location
 from tfsteps.runs.output_paths import OutputPaths
-from tfsteps.spec import Options, Problem, TrainingJob, is_uri
+from tfsteps.spec import Options, Problem, TrainingJob
 from tfsteps.spec.step_inputs import without_step_variables
 from tfsteps.systems.base import REPORT_SECONDS, JobNote, LaunchError, OnEnd, Scope, StoppedError
 from tfsteps.systems.capabilities import Level, held_at_start
@@ -40,7 +40,6 @@ from tfsteps.systems.kubernetes.job_kind import JobKind, RenderedJob, create
 from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
 from tfsteps.systems.kubernetes.output_folders import lasting_folder, make_folders, output_paths
 from tfsteps.systems.kubernetes.preflight import findings
-from tfsteps.systems.kubernetes.render.pod_template import gpu_problems
 from tfsteps.systems.kubernetes.tensorboard.request import SETTINGS, settings_of
 from tfsteps.systems.pipeline import FindPipeline, PipelineContext, next_attempt
 
@@ -126,8 +125,7 @@ class KubernetesSystem:
 
     def spec_problems(self, job: TrainingJob) -> list[Problem]:
         """Return what the kind does not support. `start` checks the cluster itself."""
-        of_code = code.spec_problems(job) if job.code else []
-        return [*_output_dir(job), *self._kind.spec_problems(job), *of_code, *gpu_problems(job)]
+        return [*self._kind.spec_problems(job), *(code.spec_problems(job) if job.code else [])]
 
     def with_settings(self, job: TrainingJob, options: Options) -> TrainingJob:
         """Return the job with the platform's settings; an earlier launcher's job is recognized by `job`, without them.
@@ -381,11 +379,13 @@ class KubernetesSystem:
             config_maps = code.config_maps(job, source, identity, namespace)
         rendered = self._kind.render(started, identity, places, namespace)
         same = rendered if recognized == started else self._kind.render(recognized, identity, places, namespace)
-        digest = spec_hash(same.content)
+        content: Mapping[str, Any] = same.manifest  # jobs with equal content create the same objects
+        if same.dependents:
+            content = {**same.observed(), "unsuspend": same.unsuspend_patch}
         dependents = [*rendered.dependents, *config_maps]  # the hash has their name
         rendered = msgspec.structs.replace(rendered, dependents=dependents)
         unfinished = {UNFINISHED: "its dependents"} if rendered.dependents else {}
-        rendered.annotations.update({SPEC_HASH: digest, **annotations(job), **unfinished})
+        rendered.annotations.update({SPEC_HASH: spec_hash(content), **annotations(job), **unfinished})
         if job.tensorboard and self._kind.capabilities["tensorboard"].level is Level.DONE:
             settings = settings_of(job, identity, places)
             rendered.annotations[SETTINGS] = msgspec.json.encode(settings).decode()
@@ -423,21 +423,3 @@ def _undeleted(what: str, meta: Mapping[str, Any]) -> str:
     held = f"its finalizers hold it ({finalizers}): look at the controllers that set them" if finalizers else ""
     state = f"{what} is being deleted since {meta['deletionTimestamp']} and is still there after"
     return f"{state} {_DELETION_SECONDS:.0f} s; {held or 'look at its deletion'}, or use another run id"
-
-
-def _output_dir(job: TrainingJob) -> list[Problem]:
-    """Return why the replicas could not write their output, or the launcher could not find it."""
-    folder = job.output_dir or "/"
-    if is_uri(folder):
-        return []
-    if not folder.startswith("/"):
-        wrong = "is relative, and a pod has no folder of the job file"
-        fix = "Write a path on a volume, `/data/{run_id}`, or a URI, `gs://bucket/{run_id}`"
-        return [Problem(path=("output_dir",), value=repr(folder), wrong=wrong, fix=fix)]
-    around = [volume for volume in job.volumes if f"{folder}/".startswith(f"{volume.mount.rstrip('/')}/")]
-    volume = max(around, key=lambda volume: len(volume.mount), default=None)
-    if volume is None or not volume.read_only:
-        return []
-    wrong = f"is on the volume at {volume.mount}, which is mounted read-only"
-    fix = "Remove `read_only` from that volume, or write a path on another one"
-    return [Problem(path=("output_dir",), value=repr(folder), wrong=wrong, fix=fix)]

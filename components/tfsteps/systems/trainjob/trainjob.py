@@ -64,10 +64,6 @@ class TrainJob(BaseJobKind):
 
     # --- render
 
-    def name_limit(self, job: TrainingJob) -> int:
-        """Return the length limit of the job's name: `<name>-node-0-<rank>-<random>` is the name of a pod."""
-        return _NAME - len(f"-{CONTAINER}-0-{job.replicas - 1}-12345")
-
     def permissions(self, _job: TrainingJob) -> list[Permission]:
         """Return the permissions to see which pods are the job's, and to label them: Trainer does not."""
         return [Permission("patch", PODS), Permission("list", JOBS), Permission("list", _JOBSETS)]
@@ -106,8 +102,9 @@ class TrainJob(BaseJobKind):
         }
         if options.suspend:
             spec["suspend"] = True
+        tail = len(f"-{CONTAINER}-0-{job.replicas - 1}-12345")  # the name of a pod is `<name>-node-0-<rank>-<random>`
         metadata = {
-            "name": identity.job_name(job.name, self.name_limit(job)),
+            "name": identity.job_name(job.name, _NAME - tail),
             "namespace": namespace,
             "labels": {**job.labels, **({QUEUE_LABEL: job.queue} if job.queue else {}), **identity.labels()},
             "annotations": dict(job.annotations),

@@ -332,6 +332,7 @@ class Following:
 
     Attributes:
         pods: What follows the pods.
+        usage: What samples their usage.
     """
 
     def __init__(self, api: Api, urgent: Api, kind: JobKind, tracker: Tracker, created: float) -> None:
@@ -350,12 +351,11 @@ class Following:
         self._tick_due = 0.0
         self.pods = PodFollower(api, urgent, kind, tracker, self._queue)
         self._complaints = WarningEvents(urgent, namespace, name, created)
-        self._usage = PodUsage(api, namespace, name, kind, tracker, put=self._put)
+        self.usage = PodUsage(api, namespace, name, kind, tracker, put=self._put)
         put_job, put_pods = functools.partial(self._put, tracker.job), functools.partial(self._put, self.pods.saw)
         selected: dict[str, Any] = kind.watch_selector(name)
         self._job_watch = Watch(api, kind.resource, namespace, put_job, sought=(name, tracker.object.uid), **selected)
         self._pod_watch = Watch(api, PODS, namespace, put_pods, labelSelector=kind.selector(name))
-        self._usage.start()
 
     def _put(self, handler: Callable[..., Iterator[Event]], *what: Any) -> None:
         self._queue.put((handler, what))
@@ -382,10 +382,6 @@ class Following:
     def explain_missing(self) -> None:
         """Tell the tracker why pods are missing, as far as that is known."""
         self._tracker.complaint = self.pods.own.complaint or self._complaints.look(self._tracker.is_short)
-
-    def end(self) -> None:
-        """Sample no usage any more."""
-        self._usage.end()
 
     def drain(self, stop: StopController) -> Iterator[Event]:
         """Yield how the replicas ended and all their last lines; do not wait for replicas that still run."""

@@ -27,7 +27,6 @@ from tfsteps.systems.kubernetes.job_cluster import kubectl_delete
 from tfsteps.systems.kubernetes.job_kind import JobKind, Verdict
 from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
 from tfsteps.systems.kubernetes.times import seconds
-from tfsteps.systems.pipeline import PipelineContext
 from tfsteps.systems.stop_controller import Leave, ServerAge, StopController
 
 _URGENT_SECONDS = 3.0  # for an answer to the deletion: the next signal is handled only after it
@@ -38,27 +37,6 @@ _NEW_SECONDS = 60.0  # a job that is younger has no progress to lose
 _DENIED_SECONDS = {Cause.CANCELLED: 20.0, Cause.LAUNCHER: 20.0, Cause.DEADLINE: 300.0}
 """How long a denied deletion is retried: a restarting server denies everything for some seconds. A pod that is being
 stopped has 30 seconds to report."""
-
-
-class RestartLimit:
-    """Ends a job that restarts too often, where no operator does.
-
-    Attributes:
-        restarts: The limit.
-    """
-
-    def __init__(self, restarts: float) -> None:
-        """Begin below the limit."""
-        self.restarts = restarts
-        self._until = math.inf  # when the operator has had its time
-
-    def passed(self, restarts: int) -> bool:
-        """Return whether a job has been restarted too often for so long that its operator would have ended it."""
-        if restarts <= self.restarts:
-            self._until = math.inf  # a pause was counted as a restart
-        else:
-            self._until = min(self._until, time.monotonic() + _OPERATOR_SECONDS)
-        return time.monotonic() > self._until
 
 
 class KubernetesJob:
@@ -139,11 +117,25 @@ class KubernetesJob:
         following = Following(self._api, self._urgent, self._kind, self._tracker, created)
         following.pods.warnings = self._warnings
         self._tensorboard.start()
-        limit = RestartLimit(self._kind.restart_limit(self._job))
+        limit, end_due = self._kind.restart_limit(self._job), math.inf
         while not (final := self._tracker.final):
             yield from following.next()
-            self._look_after(following, limit)
-        following.end()
+            leaving = self._stop.leaving
+            if not leaving:
+                self.owner.restore(self._urgent, self._tracker.object.item)
+            pipeline = self._host.pipeline if self._host else None  # after `restore`, which may have read the pod
+            stopping = self._stop.continue_stop(self._urgent, self._urgent, pipeline)
+            if leaving:
+                continue
+            # Its operator may end a job that restarts too often. The count falls if a pause was counted as a restart.
+            too_often, now = self._tracker.restarts > limit, time.monotonic()
+            end_due = min(end_due, now + _OPERATOR_SECONDS) if too_often else math.inf
+            if now > end_due and not stopping:
+                message = f"The replicas were restarted {self._tracker.restarts} times; the limit is {limit}."
+                self._stop.begin(Cause.DEADLINE, self._urgent)
+                self._tracker.object.stopping = Verdict(State.FAILED, "BackoffLimitExceeded", message)
+            following.explain_missing()
+        following.usage.end()
         self._tensorboard.end()  # it outlives the job
         if not self._stop.cause and final.state in (State.SUCCEEDED, State.FAILED):
             # replicas that still run after the job's end, such as parameter servers, if the operator does not end them
@@ -156,20 +148,6 @@ class KubernetesJob:
         self._api.stopping.set()
         following.pods.logs.close()
         yield self._tracker.explained(final)
-
-    def _look_after(self, following: Following, limit: RestartLimit) -> None:
-        """Do what is due: leave, stop with the pipeline, end a job that restarts too often, delete again, warn."""
-        leaving = self._stop.leaving
-        if not leaving:
-            self.owner.restore(self._urgent, self._tracker.object.item)
-        stopping = self._stop.continue_stop(self._urgent, self._urgent, self._pipeline)
-        if leaving:
-            return
-        if limit.passed(self._tracker.restarts) and not stopping:
-            message = f"The replicas were restarted {self._tracker.restarts} times; the limit is {limit.restarts}."
-            self._stop.begin(Cause.DEADLINE, self._urgent)
-            self._tracker.object.stopping = Verdict(State.FAILED, "BackoffLimitExceeded", message)
-        following.explain_missing()
 
     # --- its end
 
@@ -254,7 +232,3 @@ class KubernetesJob:
         specs = volume_reader.replica_specs(self._urgent, self._kind, item, self._tracker.pods)
         trainer = volume_reader.Trainer(item, specs, self._kind.container, image_of_reader)
         return volume_reader.read(api, trainer, folder, owner=owner, launcher=image, program=program)
-
-    @property
-    def _pipeline(self) -> PipelineContext | None:
-        return self._host.pipeline if self._host else None

@@ -46,7 +46,7 @@ class PodUsage:
     """The usage of one job's pods. It never fails or delays the job: without the metrics API there is one note."""
 
     def __init__(self, api: Api, namespace: str, name: str, kind: JobKind, tracker: Tracker, *, put: Put) -> None:
-        """Prepare; no request is sent.
+        """Start the thread, unless no usage is to be sampled.
 
         Args:
             api: The cluster.
@@ -64,9 +64,6 @@ class PodUsage:
         self._ended = threading.Event()
         self._answered = self._noted = False
         self._last: dict[tuple[str, str], float] = {}  # by pod and container: the time of the last sample
-
-    def start(self) -> None:
-        """Start the thread."""
         if self._interval:
             threading.Thread(target=self._run, name="usage", daemon=True).start()
 
@@ -81,7 +78,7 @@ class PodUsage:
         pause = min(self._interval, _FIRST_SECONDS)
         while not self._ended.wait(spread(pause, _SPREAD)):
             pause = max(self._interval, min((time.monotonic() - began) / _GROWTH, _LONGEST))
-            if not self._runs():
+            if not any(pod.state is ReplicaState.RUNNING for pod in list(self._tracker.pods.values())):
                 continue
             try:
                 listing = self._api.send(
@@ -99,9 +96,6 @@ class PodUsage:
             else:
                 self._answered, failures, wait = True, 0, pauses(_FIRST_PAUSE, _LONGEST_PAUSE)
                 self._put(self._samples, listing["items"] or [])
-
-    def _runs(self) -> bool:
-        return any(pod.state is ReplicaState.RUNNING for pod in list(self._tracker.pods.values()))
 
     def _note(self, error: ApiError) -> None:
         if self._noted:

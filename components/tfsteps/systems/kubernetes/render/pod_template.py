@@ -10,7 +10,7 @@ import msgspec
 
 from tfsteps.runs.identity import PREFIX, Identity
 from tfsteps.runs.output_paths import OutputPaths
-from tfsteps.spec import EnvSource, Problem, ResolvedRole, Resources, RoleName, TrainingJob, rules
+from tfsteps.spec import EnvSource, Problem, ResolvedRole, Resources, RoleName, TrainingJob, is_uri, rules
 from tfsteps.spec.fields import ResourceName
 from tfsteps.spec.pod import Toleration, Volume
 from tfsteps.systems.expansion import escaped
@@ -29,7 +29,8 @@ _SHARED_MEMORY = "/dev/shm"  # noqa: S108  where TensorFlow and NCCL look for it
 _KEYS = {"volumeMounts": "mountPath", "volumeDevices": "devicePath"}
 """The key of an item of a list, other than its name: as Kubernetes' strategic merge patch has it."""
 
-_RESTART = {"never": "Never", "on_failure": "OnFailure", "always": "Always", "exit_code": "ExitCode"}
+RESTART_POLICIES = {"never": "Never", "on_failure": "OnFailure", "always": "Always", "exit_code": "ExitCode"}
+"""Restart policies of roles in Kubernetes' words, with the operators' ExitCode."""
 
 
 def pod_template(
@@ -106,38 +107,37 @@ _ADD_IMAGE = (
 )
 
 
-def image_problems(job: TrainingJob) -> list[Problem]:
-    """Return the roles that have no image: every pod needs one."""
-    return [
-        Problem(path=("roles", name, "image"), wrong="is missing", fix=_ADD_IMAGE)
-        for name, role in job.resolved_roles().items()
-        if not role.image
-    ]
-
-
-def gpu_problems(job: TrainingJob) -> list[Problem]:
-    """Return the problem of an invalid TFSTEPS_GPU_RESOURCE, for each role that uses it."""
+def spec_problems(job: TrainingJob) -> Iterator[Problem]:
+    """Yield what no pod of a job can do: start without an image, ask for GPUs by a wrong name, write its output."""
+    for name, resolved in job.resolved_roles().items():
+        if not resolved.image:
+            yield Problem(path=("roles", name, "image"), wrong="is missing", fix=_ADD_IMAGE)
     try:
         msgspec.convert(os.environ.get(GPU_RESOURCE) or _GPU, ResourceName)
     except msgspec.ValidationError:
-        places = {("roles", name) if role.resources else (): role.resources for name, role in job.roles.items()}
-        value = repr(os.environ[GPU_RESOURCE])
-        return [
-            Problem(
-                path=(*path, "resources", "gpu"),
-                wrong=f"cannot be asked for: {GPU_RESOURCE}={value} is not the name of a resource",
-                allowed="domain/name, such as amd.com/gpu",
-                fix="Correct it in the launcher's environment, or set `gpu_resource`",
-            )
-            for path, need in places.items()
-            if (need or job.resources).gpu and not (need or job.resources).gpu_resource
-        ]
-    return []
-
-
-def restart_policy(role: ResolvedRole) -> str:
-    """Return the role's restart policy in Kubernetes' words, with the operators' ExitCode."""
-    return _RESTART[role.restart]
+        needs = {("roles", name) if role.resources else (): role.resources for name, role in job.roles.items()}
+        for path, need in needs.items():
+            if (need or job.resources).gpu and not (need or job.resources).gpu_resource:
+                value = repr(os.environ[GPU_RESOURCE])
+                yield Problem(
+                    path=(*path, "resources", "gpu"),
+                    wrong=f"cannot be asked for: {GPU_RESOURCE}={value} is not the name of a resource",
+                    allowed="domain/name, such as amd.com/gpu",
+                    fix="Correct it in the launcher's environment, or set `gpu_resource`",
+                )
+    folder = job.output_dir or "/"
+    around = [volume for volume in job.volumes if f"{folder}/".startswith(f"{volume.mount.rstrip('/')}/")]
+    volume = max(around, key=lambda volume: len(volume.mount), default=None)
+    if is_uri(folder):
+        return
+    if not folder.startswith("/"):
+        wrong = "is relative, and a pod has no folder of the job file"
+        fix = "Write a path on a volume, `/data/{run_id}`, or a URI, `gs://bucket/{run_id}`"
+        yield Problem(path=("output_dir",), value=repr(folder), wrong=wrong, fix=fix)
+    elif volume and volume.read_only:
+        wrong = f"is on the volume at {volume.mount}, which is mounted read-only"
+        fix = "Remove `read_only` from that volume, or write a path on another one"
+        yield Problem(path=("output_dir",), value=repr(folder), wrong=wrong, fix=fix)
 
 
 def tf_config(name: RoleName, hosts: Mapping[Any, Sequence[str]]) -> str:

@@ -7,7 +7,7 @@ import pytest
 from tfsteps import spec
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
-from tfsteps.systems.kubernetes.render.pod_template import gpu_problems, merged, pod_template
+from tfsteps.systems.kubernetes.render.pod_template import merged, pod_template, spec_problems
 
 PLACES = OutputPaths(output="/out", model="/out/model", logs="/out/logs", base_dir=pathlib.Path())
 TOTAL_SIZE = 1 << 30
@@ -123,10 +123,10 @@ def test_a_name_for_gpus_that_is_none_is_one_problem_where_it_is_used(said, monk
         "resources": {"gpu": 1},
         "roles": {"worker": {}, "chief": {"resources": {"cpu": 1}}},
     }
-    (found,) = gpu_problems(spec.from_plain(job))
+    (found,) = spec_problems(spec.from_plain(job))
     assert (spec.dotted(found.path), repr(said) in found.wrong) == ("resources.gpu", True)
-    assert gpu_problems(spec.from_plain({**job, "resources": {"gpu": 1, "gpu_resource": "amd.com/gpu"}})) == []
-    assert gpu_problems(spec.from_plain({**job, "resources": {}})) == []
+    assert [*spec_problems(spec.from_plain({**job, "resources": {"gpu": 1, "gpu_resource": "amd.com/gpu"}}))] == []
+    assert [*spec_problems(spec.from_plain({**job, "resources": {}}))] == []
     with pytest.raises(spec.SpecError, match=r"resources\.gpu_resource"):
         spec.from_plain({**job, "resources": {"gpu": 1, "gpu_resource": said}})
 
