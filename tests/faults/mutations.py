@@ -73,11 +73,12 @@ def _matches(case: Case, cases: dict[str, str]) -> bool:
 
 _HASTY = Edit(  # what is late is taken for lost
     _API,
-    "        response = self._answer(method, path, query or {}, content, read_seconds, refused=False)\n",
-    "        quiet = self._read_seconds if read_seconds is None else read_seconds\n"
-    "        response = self._answer(method, path, query or {}, content, min(quiet, 1.2), refused=False)\n"
-    '        if getattr(response.connection, "sock", None):\n'
-    "            response.connection.sock.settimeout(quiet)\n",
+    "            response = self.exchange(method, path, query or {}, content, headers, read_seconds=read_seconds)\n",
+    "            quiet = self._read_seconds if read_seconds is None else read_seconds\n"
+    "            hasty = quiet if refused else min(quiet, 1.2)\n"
+    "            response = self.exchange(method, path, query or {}, content, headers, read_seconds=hasty)\n"
+    '            if not refused and getattr(response.connection, "sock", None):\n'
+    "                response.connection.sock.settimeout(quiet)\n",
 )
 _HASTY_LOG = Edit(
     _LOGS,
@@ -85,7 +86,7 @@ _HASTY_LOG = Edit(
     "                    await stream.begin(min(seconds, 1.2))\n                    stream._silence = seconds\n",
 )
 _NO_NEW_TOKEN = (
-    Edit(_API, "        if response.status == 401:\n", "        if response.status == 999:\n"),
+    Edit(_API, "            if response.status != 401 or refused:\n", "            if True:\n"),
     Edit(_LOGS, "                    if stream.status != 401 or refused:\n", "                    if True:\n"),
 )
 _NO_LAST_LOOK = Edit(_FOLLOWING, "yield from self._last_look()", "set[str]()")
@@ -404,7 +405,7 @@ MUTANTS = (
         "takes every SIGTERM for its pod's eviction",
         (
             Edit(_HOST, "        if self.pipeline is None:\n            return YES\n", "        return YES\n"),
-            Edit(_HOST, 'return disrupted or bool(pod["metadata"].get("deletionTimestamp"))', "return True"),
+            Edit(_HOST, 'or disrupted or meta.get("deletionTimestamp"):', "or True:"),
             Edit(
                 _STOP,
                 "            case _ if pipeline and pipeline.terminating.yes:\n",

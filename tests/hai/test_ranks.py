@@ -19,8 +19,7 @@ from tests.hai.platform import free_port
 from tfsteps import spec
 from tfsteps.platforms.hai import schema
 from tfsteps.platforms.hai.options import HaiOptions
-from tfsteps.platforms.hai.ranks.listener import _GREETING_SECONDS
-from tfsteps.platforms.hai.ranks.wire import MARK
+from tfsteps.platforms.hai.ranks.wire import _GREETING_SECONDS, MARK
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
 

@@ -14,7 +14,7 @@ from tfsteps.kube.errors import ApiError
 from tfsteps.kube.resource import Resource
 from tfsteps.kube.watch import Changed, Listed, Watch
 from tfsteps.runs.events import State
-from tfsteps.systems.kubernetes.job_kind import address
+from tfsteps.systems.kubernetes.job_kind import tensorboard_address
 
 pytestmark = pytest.mark.cluster
 
@@ -181,7 +181,9 @@ def test_a_tensorboard_of_the_jobs_name(environment):
     url = f"http://{name}-tensorboard.{environment.namespace}.svc/"
     assert made["status"]["url"] == url
     assert (
-        address(environment.api, environment.system.kind.tensorboard_link(environment.job()), environment.namespace)
+        tensorboard_address(
+            environment.api, environment.system.kind.tensorboard_link(environment.job()), environment.namespace
+        )
         == url
     )
     assert made["spec"]["logDir"]["pvc"][0]["name"] == "data"

@@ -10,8 +10,8 @@ from tests.support.event_writer import ScalarWriter, by_shell
 from tests.support.s3 import served_bucket
 from tests.tensorboard.conftest import tensorboard_image
 from tfsteps.kube.resource import Resource
+from tfsteps.systems.kubernetes.follow.tensorboard import proxy_path
 from tfsteps.systems.kubernetes.permissions import JOBS
-from tfsteps.systems.kubernetes.tensorboard.start import proxy_path
 
 __all__ = ["tensorboard_image"]
 

@@ -10,10 +10,10 @@ import pytest
 from tests.wire.scripted import Answer, refusal, serve
 from tfsteps.kube import client as api_module
 from tfsteps.kube.client import Api
+from tfsteps.kube.connections import retry_after
 from tfsteps.kube.credentials import Access
 from tfsteps.kube.errors import ApiError, Stopped
 from tfsteps.kube.resource import Resource
-from tfsteps.kube.response import retry_after
 
 JOBS = Resource("kubeflow.org/v1", "tfjobs", "TFJob")
 OK = Answer(body={"kind": "TFJob", "metadata": {"name": "a", "uid": "u"}})

@@ -20,9 +20,9 @@ from tfsteps.runs.demo import DEMO, PICTURE, DemoError
 from tfsteps.runs.identity import Identity
 from tfsteps.schedule import argo, cronjob, from_plain, janitor
 from tfsteps.systems import kubeflow
+from tfsteps.systems.kubernetes.follow.tensorboard import start
 from tfsteps.systems.kubernetes.preflight import findings
 from tfsteps.systems.kubernetes.tensorboard.request import TensorBoardRequest, TensorBoardSettings
-from tfsteps.systems.kubernetes.tensorboard.start import start
 
 MANUAL = {"tfsteps.dev/trigger": "manual", "tfsteps.dev/pipeline": "nightly"}
 HOURLY, EVERY, RULED = {"cron": "0 * * * *"}, {"interval": "6h"}, {"cron": "0 * * * *", "catch_up": True}

@@ -14,8 +14,8 @@ from tfsteps.kube.errors import ApiError, Stopped
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.systems import registry
+from tfsteps.systems.kubernetes.follow import tensorboard
 from tfsteps.systems.kubernetes.follow.tensorboard import JobTensorBoard
-from tfsteps.systems.kubernetes.tensorboard import start as starting
 from tfsteps.systems.kubernetes.tensorboard.request import SETTINGS, URL, TensorBoardRequest, TensorBoardSettings
 from tfsteps.tensorboard.address import PUBLIC_URL
 
@@ -34,7 +34,7 @@ NOW = dt.datetime.now(dt.UTC).isoformat(timespec="seconds").replace("+00:00", "Z
 @pytest.fixture(autouse=True)
 def defaults(monkeypatch):
     monkeypatch.setattr("tfsteps.image.REGISTRY", "docker.io")  # the image is on the nodes
-    monkeypatch.setattr(starting, "_PAUSE_SECONDS", 0.05)
+    monkeypatch.setattr(tensorboard, "_PAUSE_SECONDS", 0.05)
     monkeypatch.delenv(PUBLIC_URL, raising=False)
 
 
@@ -57,7 +57,7 @@ def started(script, patience=0, request=REQUEST, **options):
     """Return the address or the error, and (method, path, body) of each request."""
     with serve(script) as server:
         try:
-            result = starting.start(Api(server.access(), patience=patience), request, **options)
+            result = tensorboard.start(Api(server.access(), patience=patience), request, **options)
         except (ApiError, ValueError) as error:
             result = error
         return result, [(item.method, item.path, item.body) for item in server.asked]
@@ -215,7 +215,7 @@ def test_a_stop_ends_the_wait_for_a_deletion():
         api = Api(server.access(), patience=0)
         api.stopping.set()
         with pytest.raises(Stopped):
-            starting.start(api, REQUEST)
+            tensorboard.start(api, REQUEST)
 
 
 def test_the_annotation_of_the_address_is_read_by_other_commands():

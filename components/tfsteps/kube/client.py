@@ -13,11 +13,11 @@ from urllib3.exceptions import HTTPError
 
 from tfsteps.kube import answers
 from tfsteps.kube.answers import Check
+from tfsteps.kube.connections import Response, is_good, refusal
 from tfsteps.kube.credentials import Access
 from tfsteps.kube.errors import ApiError, TooLongError, UnexpectedAnswerError
 from tfsteps.kube.http_client import AGENT, PATIENCE_SECONDS, READ_SECONDS, HttpClient, checked
 from tfsteps.kube.resource import NAMESPACES, Resource
-from tfsteps.kube.response import Response, is_good, refusal
 from tfsteps.kube.stream import Stream
 
 _PAGE = 600  # objects: a few MB each; ten thousand jobs and the pods of their steps are 34 pages

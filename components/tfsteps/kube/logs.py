@@ -11,11 +11,11 @@ import msgspec
 from tfsteps.answer import NO, Answer, known
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.kube.client import Api
+from tfsteps.kube.connections import is_good
 from tfsteps.kube.errors import ApiError, Stopped
 from tfsteps.kube.event_loop import EventLoop, pause
 from tfsteps.kube.log_lines import Lines, Moved, Partial, Position, Splitter, epoch, note
 from tfsteps.kube.resource import PODS
-from tfsteps.kube.response import is_good
 from tfsteps.kube.stream import Stream
 
 _QUIET_SECONDS = 3600.0  # a program may be silent for long; the watches detect a dead server

@@ -15,7 +15,7 @@ DELETING = {  # by module, what keeps it from deleting or changing a demo
     "janitor/sweep.py": "mark_of",
     "systems/kubernetes/cleanup/clear.py": "check_changeable",
     "systems/kubernetes/query/runs.py": "check_changeable",
-    "systems/kubernetes/tensorboard/start.py": "check_changeable",
+    "systems/kubernetes/follow/tensorboard.py": "check_changeable",
     # below: what a run does to itself, and what callers do after they have checked the job
     **dict.fromkeys(
         (
@@ -25,7 +25,6 @@ DELETING = {  # by module, what keeps it from deleting or changing a demo
             "systems/kubernetes/dependents.py",
             "systems/kubernetes/follow/following.py",
             "systems/kubernetes/follow/job.py",
-            "systems/kubernetes/follow/tensorboard.py",
             "systems/kubernetes/follow/volume_reader.py",
             "systems/kubernetes/system.py",
         ),

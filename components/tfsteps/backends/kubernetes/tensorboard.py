@@ -21,7 +21,7 @@ from tfsteps.runs.identity import Identity
 from tfsteps.runs.status import Status
 from tfsteps.spec import Deadlines
 from tfsteps.spec.step_inputs import tensorboard_job
-from tfsteps.systems.kubernetes.follow.tensorboard import START_SECONDS, waits_for
+from tfsteps.systems.kubernetes.follow.tensorboard import START_SECONDS, proxy_path, start, waits_for
 from tfsteps.systems.kubernetes.job_kind import TensorBoardLink, tensorboard_address
 from tfsteps.systems.kubernetes.query.runs import ClusterJob
 from tfsteps.systems.kubernetes.tensorboard.request import (
@@ -33,7 +33,6 @@ from tfsteps.systems.kubernetes.tensorboard.request import (
     request_for,
     request_of,
 )
-from tfsteps.systems.kubernetes.tensorboard.start import proxy_path, start
 from tfsteps.tensorboard.address import HEALTH
 
 _BY_HAND = Identity(run="log-dir", task="tensorboard")

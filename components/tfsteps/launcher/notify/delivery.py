@@ -14,8 +14,8 @@ from urllib3.exceptions import HTTPError, ReadTimeoutError
 
 from tfsteps import __version__
 from tfsteps.kube import backoff, connections
+from tfsteps.kube.connections import retry_after
 from tfsteps.kube.credentials import Access
-from tfsteps.kube.response import retry_after
 from tfsteps.launcher.notify.notification import Notification, body
 from tfsteps.launcher.notify.url import Url
 from tfsteps.spec import Webhook

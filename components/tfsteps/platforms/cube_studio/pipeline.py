@@ -17,8 +17,7 @@ from tfsteps.engines.argo.launchers import NAME as TEMPLATES
 from tfsteps.imports.fields import Fields, NotUnderstoodError
 from tfsteps.imports.pipelines import ImportedPipeline
 from tfsteps.json_errors import NOT_READABLE
-from tfsteps.platforms.cube_studio import arguments
-from tfsteps.platforms.cube_studio.environment import job_fields
+from tfsteps.platforms.cube_studio.inputs import job_fields, parse
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import SpecError, from_plain
@@ -164,7 +163,7 @@ class _Reader:
 
     def _train(self, name: str, task: Fields) -> dict[str, Any]:
         """Return the call of the `train` step for a task that trains with TensorFlow."""
-        inputs, problems = arguments.parse(_command_line(self._arguments(name, task)))
+        fields, problems = parse(_command_line(self._arguments(name, task)))
         if problems:
             raise SpecError(problems, name)
         job = {"name": name[:40].rstrip("-"), **self._pod(name, task)}
@@ -173,10 +172,10 @@ class _Reader:
             self._notes.append(f"task {name}: retry = {retry} restarts the whole job, by the launcher")
         if timeout := _whole(task, f"task {name}", "timeout"):
             job["deadlines"] = {"total": timeout}
-        if folder := inputs.pop("working_dir", ""):
+        if folder := fields.pop("working_dir", ""):
             job["working_dir"] = folder
-        job = merged(job, inputs.pop("spec", {}))
-        values = {**inputs, "spec": job}
+        job = merged(job, fields.pop("spec", {}))
+        values = {**fields, "spec": job}
         parameters = [
             {"name": key, "value": value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}
             for key, value in values.items()

@@ -7,7 +7,7 @@ from typing import Any
 
 from tfsteps.engines.argo.interface import interfaces
 from tfsteps.engines.argo.task import FOLDER, ArgoTask
-from tfsteps.platforms.cube_studio import arguments, environment
+from tfsteps.platforms.cube_studio import inputs
 from tfsteps.runs.identity import Identity
 from tfsteps.spec import SpecError
 from tfsteps.spec.problems import RefusedError
@@ -28,14 +28,14 @@ class CubeStudioTask(ArgoTask):
     @property
     def parameters(self) -> dict[str, Any]:
         """The inputs of the step `train`. SpecError with every problem of the arguments, or of the variables."""
-        inputs, problems = arguments.parse(self._argv)
+        fields, problems = inputs.parse(self._argv)
         if problems:
             raise SpecError(problems, "arguments")
         self.identity()
-        defaults = environment.job_fields(self._environment)
-        job = inputs.pop("spec", {})
+        defaults = inputs.job_fields(self._environment)
+        job = fields.pop("spec", {})
         spec = merged(defaults, job)
-        if folder := inputs.pop("working_dir", ""):
+        if folder := fields.pop("working_dir", ""):
             spec["working_dir"] = folder
         if isinstance(volumes := job.get("volumes"), list):
             used = {_mount(volume) for volume in volumes}
@@ -43,12 +43,12 @@ class CubeStudioTask(ArgoTask):
             spec["volumes"] = [*volumes, *kept]
         if not any(_requests_gpus(part) for part in _with_resources(spec)):
             spec["env"] = {"NVIDIA_VISIBLE_DEVICES": "none", **spec.get("env", {})}
-        spec["labels"] = {**spec.get("labels", {}), **environment.labels(self._environment)}
-        return {**inputs, "spec": spec}
+        spec["labels"] = {**spec.get("labels", {}), **inputs.labels(self._environment)}
+        return {**fields, "spec": spec}
 
     def identity(self) -> Identity:
         """Return the run and task that cube-studio names, with attempt 0. SpecError if it names none."""
-        return environment.identity(self._environment)
+        return inputs.identity(self._environment)
 
 
 def _mount(volume: Any) -> str:

@@ -9,10 +9,10 @@ from typing import Any, Literal
 import msgspec
 
 from tfsteps.kube.answers import Check, ShapeError, an_answer, decode
+from tfsteps.kube.connections import retry_after
 from tfsteps.kube.credentials import Access
 from tfsteps.kube.errors import ApiError, UnexpectedAnswerError
 from tfsteps.kube.http_client import PATIENCE_SECONDS, HttpClient
-from tfsteps.kube.response import retry_after
 from tfsteps.masking import hidden
 from tfsteps.platforms.hai.access import SERVER, TOKEN
 

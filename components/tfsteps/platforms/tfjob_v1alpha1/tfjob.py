@@ -29,8 +29,14 @@ from tfsteps.systems.kubernetes.job_kind import (
 )
 from tfsteps.systems.kubernetes.permissions import Permission
 from tfsteps.systems.kubernetes.render.command_wrapper import BESIDE, container_of, exporting
-from tfsteps.systems.kubernetes.render.indexed_job import INDEX_ENV, indexed_job_spec
-from tfsteps.systems.kubernetes.render.pod_template import CONTAINER, ROLE_LABEL, pod_template, tf_config
+from tfsteps.systems.kubernetes.render.pod_template import (
+    CONTAINER,
+    INDEX_ENV,
+    ROLE_LABEL,
+    indexed_job_spec,
+    pod_template,
+    tf_config,
+)
 
 _PAUSED, _EVALUATOR = f"{PREFIX}paused", f"{PREFIX}evaluator"  # annotations of a TfJob
 _ROLES: dict[str, RoleName] = {"MASTER": "chief", "WORKER": "worker", "PS": "ps"}

@@ -32,13 +32,15 @@ from tfsteps.systems.kubernetes.job_kind import (
 from tfsteps.systems.kubernetes.permissions import Permission
 from tfsteps.systems.kubernetes.preflight.references import QUEUE_LABEL
 from tfsteps.systems.kubernetes.render import gang
-from tfsteps.systems.kubernetes.render.indexed_job import INDEX_ENV, indexed_job_spec, replica_of
 from tfsteps.systems.kubernetes.render.pod_template import (
     CONTAINER,
+    INDEX_ENV,
     PORT,
     ROLE_LABEL,
     cluster_hosts,
+    indexed_job_spec,
     pod_template,
+    replica_of,
     tf_config,
 )
 

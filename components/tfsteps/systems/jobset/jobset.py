@@ -28,8 +28,16 @@ from tfsteps.systems.kubernetes.job_kind import (
 )
 from tfsteps.systems.kubernetes.permissions import JOBS, Permission
 from tfsteps.systems.kubernetes.preflight.references import QUEUE_LABEL
-from tfsteps.systems.kubernetes.render import gang, indexed_job
-from tfsteps.systems.kubernetes.render.pod_template import CONTAINER, cluster_hosts, pod_template, tf_config
+from tfsteps.systems.kubernetes.render import gang
+from tfsteps.systems.kubernetes.render.pod_template import (
+    CONTAINER,
+    INDEX_ENV,
+    cluster_hosts,
+    indexed_job_spec,
+    pod_template,
+    replica_of,
+    tf_config,
+)
 from tfsteps.systems.kubernetes.times import age_at
 
 _OWN = "jobset.sigs.k8s.io/jobset-name"  # a label that the controller puts on Jobs and pods
@@ -73,7 +81,7 @@ class JobSet(BaseJobKind):
         labels = {**job.labels, **identity.labels()}
         jobs = []
         for role_name, role in job.resolved_roles().items():
-            env = [dict(indexed_job.INDEX_ENV), {"name": "TF_CONFIG", "value": tf_config(role_name, hosts)}]
+            env = [dict(INDEX_ENV), {"name": "TF_CONFIG", "value": tf_config(role_name, hosts)}]
             pod = template(role_name, role, more_env=env)
             if job.gang:
                 pod = gang.gang_pod(pod, job.gang, name)
@@ -110,7 +118,7 @@ class JobSet(BaseJobKind):
 
     def replica(self, meta: Mapping[str, Any], _replicas: Sequence[ReplicaName]) -> ReplicaName | None:
         """Return which replica a pod is by its role and its index in its Job; None = it is not a replica."""
-        return indexed_job.replica_of(meta)
+        return replica_of(meta)
 
     def restart_limit(self, job: TrainingJob) -> int:
         """Return how many restarts of replicas are possible; of those together, the JobSet counts one for all."""
@@ -146,7 +154,7 @@ class JobSet(BaseJobKind):
 def _replicated_job(job: TrainingJob, name: RoleName, role: ResolvedRole, pod: Mapping[str, Any]) -> dict[str, Any]:
     """Return a role. Its Job gets no tfsteps labels: with them it would look like a Job of the system `jobs`."""
     alone = job.success == "chief" and (name, 0) == job.decisive_replica
-    spec = indexed_job.indexed_job_spec(job, role, pod, decides_alone=alone)
+    spec = indexed_job_spec(job, role, pod, decides_alone=alone)
     return {"name": name, "replicas": 1, "template": {"spec": spec}}
 
 

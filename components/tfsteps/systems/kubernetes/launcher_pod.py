@@ -188,7 +188,7 @@ class LauncherPod:
             pod = self._client(api, urgent=not since).get(PODS, self.namespace, self._name, once=True)
             meta, conditions = pod["metadata"], (pod.get("status") or {}).get("conditions") or []
             disrupted = any((item.get("type"), item.get("status")) == _DISRUPTED for item in conditions)
-            if meta["uid"] != self.uid or disrupted or meta.get("deletionTimestamp"):  # another uid: the successor
+            if meta["uid"] != self.uid or disrupted or meta.get("deletionTimestamp"):  # another uid: its successor
                 return YES
         except (ApiError, *MALFORMED) as error:
             gone = isinstance(error, ApiError) and error.missing and error.about == self._name

@@ -30,8 +30,7 @@ from tfsteps.systems.kubernetes.job_kind import (
 from tfsteps.systems.kubernetes.permissions import JOBS, Permission
 from tfsteps.systems.kubernetes.preflight.references import QUEUE_LABEL
 from tfsteps.systems.kubernetes.render.command_wrapper import BESIDE
-from tfsteps.systems.kubernetes.render.indexed_job import INDEX, exit_code_policy
-from tfsteps.systems.kubernetes.render.pod_template import ROLE_LABEL, pod_template
+from tfsteps.systems.kubernetes.render.pod_template import INDEX, ROLE_LABEL, exit_code_policy, pod_template
 from tfsteps.systems.trainjob import CAPABILITIES, TrainJobOptions, overrides
 from tfsteps.systems.trainjob.overrides import CONTAINER
 

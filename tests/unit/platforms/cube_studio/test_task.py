@@ -6,8 +6,7 @@ import pathlib
 import pytest
 
 from tfsteps.image import IMAGE
-from tfsteps.platforms.cube_studio.arguments import ARGUMENTS
-from tfsteps.platforms.cube_studio.environment import job_fields
+from tfsteps.platforms.cube_studio.inputs import ARGUMENTS, job_fields
 from tfsteps.platforms.cube_studio.task import CubeStudioTask
 from tfsteps.spec import SpecError, from_plain
 from tfsteps.spec.step_inputs import plain_job

@@ -11,7 +11,7 @@ from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.systems import registry
 from tfsteps.systems.jobset.jobset import JobSet
-from tfsteps.systems.kubernetes.render.indexed_job import INDEX
+from tfsteps.systems.kubernetes.render.pod_template import INDEX
 
 IDENTITY = Identity(run="run", task="task")
 PLACES = OutputPaths(output="/o", model="/o/model", logs="/o/logs", base_dir=None)

@@ -11,7 +11,7 @@ from tfsteps.runs.events import ReplicaName, State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.systems import registry
-from tfsteps.systems.kubernetes.render.indexed_job import INDEX
+from tfsteps.systems.kubernetes.render.pod_template import INDEX
 from tfsteps.systems.trainjob.overrides import overridden
 from tfsteps.systems.trainjob.trainjob import TrainJob, runtimes
 

@@ -9,9 +9,8 @@ import time
 import traceback
 from typing import TYPE_CHECKING, Any
 
-from .listener import Listener
 from .manager import Flag, Manager
-from .wire import replicas, say
+from .wire import Listener, replicas, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable
