@@ -323,8 +323,8 @@ MUTANTS = (
         (
             Edit(
                 _FOLLOWING,
-                "self._more_is_coming(vanished) and not drain.over and",
-                "self._more_is_coming(vanished) and",
+                "        while not drain.over and not stop.repeated:\n            unexplained",
+                "        while not stop.repeated:\n            unexplained",
             ),
         ),
         {"log": "401 always"},

@@ -194,7 +194,17 @@ class EventLoop:
         with called, self._calls, selectors.DefaultSelector() as selector:
             selector.register(called, selectors.EVENT_READ)
             while not self._closed:
-                self._take_up(selector)
+                with self._lock:
+                    news, self._news = self._news, []
+                    waits = {entry: entry.waits for entry in news if isinstance(entry, Task)}
+                for entry in news:
+                    if not isinstance(entry, Task):
+                        heapq.heappush(self._timers, entry)
+                for task, wait in waits.items():
+                    if wait and wait.sock:
+                        selector.register(wait.sock, selectors.EVENT_READ, task)
+                    if wait:  # else it was woken meanwhile
+                        self._set_timer(selector, task, wait.due)
                 left = max(self._timers[0][0] - time.monotonic(), 0.0) if self._timers else None
                 for key, _ in selector.select(left):
                     if key.data:
@@ -204,19 +214,6 @@ class EventLoop:
                         called.recv(1 << 10)
                 while self._timers and self._timers[0][0] <= time.monotonic():
                     heapq.heappop(self._timers)[2]()
-
-    def _take_up(self, selector: selectors.BaseSelector) -> None:
-        with self._lock:
-            news, self._news = self._news, []
-            waits = {entry: entry.waits for entry in news if isinstance(entry, Task)}
-        for entry in news:
-            if not isinstance(entry, Task):
-                heapq.heappush(self._timers, entry)
-        for task, wait in waits.items():
-            if wait and wait.sock:
-                selector.register(wait.sock, selectors.EVENT_READ, task)
-            if wait:  # else it was woken meanwhile
-                self._set_timer(selector, task, wait.due)
 
     def _set_timer(self, selector: selectors.BaseSelector, task: Task, due: float) -> None:
         """Keep one timer for a task, due when its wait ends or earlier."""

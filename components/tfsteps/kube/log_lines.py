@@ -268,11 +268,15 @@ class Position:
         """Record what is needed to find the position again."""
         if not self.first:
             self.first, self._begin = stamps[0], _mark(stamps[0], texts[0])
-        if min(stamps)[:_SECOND] == max(stamps)[:_SECOND]:
-            self._count(stamps[0], texts[0], len(texts))
-        else:
-            for stamp, text in zip(stamps, texts, strict=True):
-                self._count(stamp, text, 1)
+        # for each second its lines; a block usually is of one second, and has thousands of lines
+        of_one_second = min(stamps)[:_SECOND] == max(stamps)[:_SECOND]
+        for stamp, text in [(stamps[0], texts[0])] if of_one_second else zip(stamps, texts, strict=True):
+            count = len(texts) if of_one_second else 1
+            if second := self._seconds.get(stamp[:_SECOND]):
+                second.count += count
+            else:
+                self._seconds[stamp[:_SECOND]] = _Second(count, self.lines, _mark(stamp, text))
+            self.lines += count
         last = begin = len(texts) - 1
         while begin and stamps[begin - 1] == stamps[last]:
             begin -= 1
@@ -286,14 +290,6 @@ class Position:
         if len(self._seconds) > _MANY_SECONDS:
             since = self._since()
             self._seconds = {at: second for at, second in self._seconds.items() if at >= since}
-
-    def _count(self, stamp: bytes, text: bytes, count: int) -> None:
-        """Count lines of one second; `stamp` and `text` are the first."""
-        if second := self._seconds.get(stamp[:_SECOND]):
-            second.count += count
-        else:
-            self._seconds[stamp[:_SECOND]] = _Second(count, self.lines, _mark(stamp, text))
-        self.lines += count
 
     # --- parsing
 

@@ -7,7 +7,7 @@ import socket
 import ssl
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
-from typing import IO, Self
+from typing import Self
 
 import urllib3
 
@@ -88,7 +88,16 @@ class Stream:
             if end >= len(_HEAD_END):
                 head, self._buffer = self._buffer[:end], self._buffer[end:]
                 with _broken():
-                    self._understand(head)
+                    response = http.client.HTTPResponse(_Head(head), method="GET")  # type: ignore[arg-type] # no more
+                    response.begin()
+                self.status, self.headers = response.status, urllib3.HTTPHeaderDict(response.headers.items())
+                if response.chunked:
+                    self._body = _Chunks()
+                elif response.length is not None:
+                    self._body = _Length(response.length)
+                else:
+                    self._body = _UntilClosed()
+                self._body.keeps &= not response.will_close
             elif not came or len(self._buffer) > _LONGEST_HEAD:
                 raise ApiError("the answer broke off: it has no end of its headers")
 
@@ -138,18 +147,6 @@ class Stream:
             raise ApiError(f"the answer broke off: {self._failure}") from self._failure
         return bytes(came)
 
-    def _understand(self, head: bytes) -> None:
-        response = http.client.HTTPResponse(_Head(head), method="GET")  # type: ignore[arg-type] # it needs no more
-        response.begin()
-        self.status, self.headers = response.status, urllib3.HTTPHeaderDict(response.headers.items())
-        if response.chunked:
-            self._body = _Chunks()
-        elif response.length is not None:
-            self._body = _Length(response.length)
-        else:
-            self._body = _UntilClosed()
-        self._body.keeps &= not response.will_close
-
 
 @contextlib.contextmanager
 def _broken() -> Iterator[None]:
@@ -159,14 +156,11 @@ def _broken() -> Iterator[None]:
         raise ApiError(f"the answer broke off: {error}") from error
 
 
-class _Head:
-    """Replaces the socket that `HTTPResponse` expects: it holds the complete status line and headers."""
+class _Head(io.BytesIO):
+    """The complete status line and headers, in place of the socket that `HTTPResponse` expects."""
 
-    def __init__(self, head: bytes) -> None:
-        self._head = head
-
-    def makefile(self, _mode: str) -> IO[bytes]:
-        return io.BytesIO(self._head)
+    def makefile(self, _mode: str) -> Self:
+        return self
 
 
 class _Length:

@@ -7,7 +7,7 @@ import pathlib
 import pytest
 
 from tests.unit.janitor.api_server import FakeApiServer
-from tests.unit.systems.kubernetes.follow.test_pod_logs import Reader
+from tests.unit.systems.kubernetes.follow.test_following import Reader
 from tests.unit.systems.kubernetes.follow.test_tracker import W0, W1, Scenario
 from tests.unit.systems.kubernetes.objects import STATUSES, controller, pod, tfjob
 from tests.wire.scripted import refusal, serve

@@ -38,7 +38,7 @@ _Item = Mapping[str, Any]
 
 
 class OwnPods:
-    """Filters the events of the watch on the pods of one job."""
+    """Filters the events of the watch on the pods of one job. Other pods may have the labels of the job."""
 
     def __init__(self, kind: JobKind, index: OwnerIndex) -> None:
         """Begin without a pod."""
@@ -394,7 +394,10 @@ class Following:
             yield from pods.not_known(self._pod_watch.error or "its pods were not listed in time")
         logs.end(tracker.pods)
         ended = {tracker.replica(pod.uid) for pod in tracker.pods.values() if pod.program_ended}
-        while self._more_is_coming(vanished) and not drain.over and not stop.repeated:
+        while not drain.over and not stop.repeated:
+            unexplained = vanished & tracker.pods.keys() or tracker.unexplained
+            if not (logs.unread or unexplained) and self._queue.empty():
+                break  # nothing more is coming
             for event in self.next():
                 if not isinstance(event, JobChanged):
                     yield event
@@ -405,10 +408,6 @@ class Following:
         pods.warnings += logs.warnings()
         if complaint := pods.own.complaint:
             pods.warnings.append(complaint.message)
-
-    def _more_is_coming(self, vanished: set[str]) -> bool:
-        unexplained = vanished & self._tracker.pods.keys() or self._tracker.unexplained
-        return bool(self.pods.logs.unread or not self._queue.empty() or unexplained)
 
     def _last_look(self) -> Generator[Event, None, set[str]]:
         """Yield the current state of the pods: the end of the job may be seen before theirs.

@@ -123,6 +123,7 @@ def pod(item: Mapping[str, Any], container: str) -> Pod:
     failed = _failed(item, container) if not last.get("exitCode") and not running else {}
     reason, message = next(_troubles(status, now, last, failed))
     finished = _finished(status, failed if phase == "Failed" and failed else ended)
+    until, grace = seconds(meta.get("deletionTimestamp")), meta.get("deletionGracePeriodSeconds") or 0
     result = Pod(
         name=meta["name"],
         uid=meta["uid"],
@@ -137,7 +138,7 @@ def pod(item: Mapping[str, Any], container: str) -> Pod:
         node=item.get("spec", {}).get("nodeName", ""),
         ended=phase in ("Succeeded", "Failed"),
         deleting="deletionTimestamp" in meta,
-        killed=_is_killed(meta, finished),
+        killed=until is not None and finished is not None and finished >= until - grace,
         memory_limit=_memory_limit(item, failed.get("name") or container),
         image=image_of(seen.get("imageID") or ""),
         failed=failed.get("name", ""),
@@ -160,14 +161,6 @@ def _finished(status: Mapping[str, Any], end: Mapping[str, Any]) -> float | None
     if (finished := seconds(end.get("finishedAt"))) or status.get("phase") not in ("Succeeded", "Failed"):
         return finished
     return latest(condition.get("lastTransitionTime") for condition in status.get("conditions") or [])
-
-
-def _is_killed(meta: Mapping[str, Any], finished: float | None) -> bool:
-    """Tell whether a pod ended after its deletion began; `deletionTimestamp` is the end of its grace period."""
-    until = seconds(meta.get("deletionTimestamp"))
-    if until is None or finished is None:
-        return False
-    return finished >= until - (meta.get("deletionGracePeriodSeconds") or 0)
 
 
 def _earlier(seen: Pod, container: Mapping[str, Any]) -> Pod | None:
