@@ -26,7 +26,7 @@ from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.follow import following
 from tfsteps.systems.kubernetes.follow.job import KubernetesJob
 from tfsteps.systems.kubernetes.follow.job_object import REPLICAS
-from tfsteps.systems.kubernetes.ownership import Owners
+from tfsteps.systems.kubernetes.ownership import OwnerIndex
 from tfsteps.systems.kubernetes.query.status import job_pods, status
 
 JOB = spec.from_plain({"name": "job", "image": "trainer:1", "roles": {"worker": {"replicas": 2}}})
@@ -128,7 +128,7 @@ def first_look(kind, item, pods, logs=(), *, refuse=0, gone=False):
 
 def shown(kind, item, pods):
     """Return what `tfsteps show` says of the same job."""
-    found = status(kind, item, job_pods(kind, item, pods, Owners.of(kind, item)), time.time())
+    found = status(kind, item, job_pods(kind, item, pods, OwnerIndex(None, "ns").owners(kind, item, [])), time.time())
     if found.state is State.FAILED:
         found.failure = failure_summary(found, lambda *_: [])
     return found

@@ -51,7 +51,7 @@ def decode(content: bytes | str) -> dict[str, Any]:
         raise ShapeError(f"no JSON: {error}" if content else "it is empty") from error
     if not isinstance(answer, dict):
         raise ShapeError(f"expected a JSON object, got {type(answer).__name__}")
-    for item in [answer.get("object"), *(answer.get("items") or [])] if too_deep else ():
+    for item in (answer.get("items") or [answer.get("object") or answer]) if too_deep else ():
         if isinstance(item, dict) and _TOO_DEEP.encode() in msgspec.json.encode(item):
             item[CUT] = _TOO_DEEP
     return answer

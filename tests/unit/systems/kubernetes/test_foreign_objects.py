@@ -128,6 +128,13 @@ def test_what_is_left_out_is_what_is_too_deep(seed):
     assert answers.CUT in last
 
 
+@pytest.mark.parametrize("form", ["%s", '{"type": "ADDED", "object": %s}', '{"kind": "List", "items": [%s]}'])
+def test_an_object_that_is_too_deep_says_so(form):
+    answer = answers.decode(form % ('{"metadata": {"name": "a"}, "spec": ' + "[" * DEEPER + "]" * DEEPER + "}"))
+    item = answer.get("object") or next(iter(answer.get("items", [])), answer)
+    assert (item["metadata"]["name"], answers.CUT in item) == ("a", True)
+
+
 @pytest.mark.parametrize("text", ["[" * 3000, '{"a":' * 3000, '{"a":' + "[" * 3000 + "]" * 3000 + "]", "]" * 3000])
 def test_a_deep_text_that_is_no_object_is_refused(text):
     with pytest.raises(answers.ShapeError):

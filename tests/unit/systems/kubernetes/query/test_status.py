@@ -11,7 +11,7 @@ from tfsteps.systems import registry
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.cleanup.retention import KEPT_UNTIL
 from tfsteps.systems.kubernetes.follow.job_object import REPLICAS
-from tfsteps.systems.kubernetes.ownership import Owners
+from tfsteps.systems.kubernetes.ownership import OwnerIndex
 from tfsteps.systems.kubernetes.query.status import job_pods, status
 
 NAMES = ("chief-0", "worker-0", "worker-1")
@@ -21,7 +21,12 @@ ENDED = tfjob("r", ("Running", "False", 3), ("Succeeded", "True", 30))
 
 
 def of(job, *pods, now=60):
-    return status(TFJob(), job, job_pods(TFJob(), job, pods, Owners.of(TFJob(), job)), START.timestamp() + now)
+    return status(
+        TFJob(),
+        job,
+        job_pods(TFJob(), job, pods, OwnerIndex(None, "ns").owners(TFJob(), job, [])),
+        START.timestamp() + now,
+    )
 
 
 @pytest.mark.parametrize(
