@@ -3,9 +3,9 @@
 import pytest
 
 from tests.unit.cli.jobs_on_cluster import tfjob
+from tfsteps.backends.kubernetes import graph
 from tfsteps.systems import registry
 from tfsteps.systems.kubeflow.tfjob import TFJob
-from tfsteps.systems.kubernetes.query import parts
 
 JOB = "{name: m, image: i:1, command: [x], roles: {chief: {}, worker: {replicas: 2}}, volumes: [%s]}"
 
@@ -22,7 +22,7 @@ JOB = "{name: m, image: i:1, command: [x], roles: {chief: {}, worker: {replicas:
     ],
 )
 def test_a_volume_says_what_it_is_and_where_and_is_listed_once_for_all_roles(volume, detail):
-    assert [node.detail for node in parts.volumes(TFJob(), tfjob("r", job=JOB % volume))] == [detail]
+    assert [node.detail for node in graph.volumes(TFJob(), tfjob("r", job=JOB % volume))] == [detail]
 
 
 def service(title, **owner):
@@ -38,7 +38,7 @@ def test_the_services_of_a_trainjob_are_owned_by_its_jobset():
         {"metadata": {"name": "of nobody"}},
     ]
     for system, names in (("trainjob", ["of the JobSet", "of the job"]), ("jobset", ["of the job"])):
-        nodes = parts.services(registry.kinds_of(system)[0], item, listed)
+        nodes = graph.services(registry.kinds_of(system)[0], item, listed)
         assert [(node.name, node.detail) for node in nodes] == [(name, "port 80, 81") for name in names]
 
 
@@ -60,6 +60,6 @@ def serving(name, restarts=0, **labels):
 def test_a_tensorboard_runs_where_its_serving_pod_is(pods, host, restarts):
     owned, kubeflows = service("t-owned", kind="Job", uid="u"), service("t", kind="Tensorboard", uid="v")
     job = {"metadata": {"name": "t", "uid": "u"}}
-    (board,) = parts.tensorboards([job], pods, [owned, kubeflows, service("another", kind="Job", uid="w")])
+    (board,) = graph.tensorboards([job], pods, [owned, kubeflows, service("another", kind="Job", uid="w")])
     assert (board.host, board.restarts) == (host, restarts)
     assert [node.name for node in board.children] == ["t-owned", "t"]
