@@ -4,8 +4,7 @@ import pytest
 
 from tfsteps.platforms.hai.tracker import ChainTracker
 from tfsteps.runs.events import JobChanged, ReplicaChanged, ReplicaName, ReplicaState, State
-from tfsteps.runs.incarnations import Incarnations
-from tfsteps.runs.status import ReplicaStatus
+from tfsteps.runs.status import Incarnations, ReplicaStatus
 
 _WORKERS = [ReplicaName("worker", 0), ReplicaName("worker", 1)]
 _FAILED = {"event": "failed", "replica": "worker-1", "reason": "BackoffLimitExceeded", "message": "worker-1 ended."}

@@ -15,7 +15,7 @@ from tests.support import gcs, s3
 from tests.support.code_store import fetch
 from tests.support.waiting import until
 from tests.unit.cli.command import COMMAND
-from tfsteps.runs import code_archive, code_bucket
+from tfsteps.runs import code_archive
 from tfsteps.spec import CodeSource
 from tfsteps.tensorboard.object_store import open_object
 from tfsteps.tensorboard.process import TensorBoardProcess
@@ -93,7 +93,7 @@ def test_code_is_uploaded_to_a_bucket(scheme, tmp_path, monkeypatch):
     (tmp_path / "train.py").write_text("print('shipped')")
     code = CodeSource(digest=code_archive.pack(tmp_path).digest, bucket=f"{scheme}://runs/code")
     with object_store(scheme, monkeypatch):
-        assert code_bucket.upload(code)
+        assert code_archive.upload(code)
         file, _ = open_object(f"{scheme}://runs/code/{code.digest}.tar.gz")
         assert file.read() == code_archive.read(code.digest)
 

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 
-from tfsteps.runs import code_bucket
+from tfsteps.runs import code_archive
 from tfsteps.systems.kubernetes import fetch_code
 
 
@@ -78,7 +78,7 @@ def fetch(source, folder, *options, waits="()", whole="900", largest="320 << 20"
         *(options or ["-I", "-S"]),
         "-c",
         program,
-        code_bucket.url_of(source),
+        code_archive.url_of(source),
         source.digest,
         folder,
     ]

@@ -18,13 +18,12 @@ from tfsteps.console.messages import say
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.launcher.lifecycle import launch
 from tfsteps.launcher.recorder import Observer
-from tfsteps.runs import code_archive, code_bucket, store
+from tfsteps.runs import code_archive, store
 from tfsteps.runs.code_archive import CodeError
 from tfsteps.runs.identity import Identity, name_problem, new_run_id
 from tfsteps.runs.location import Location
-from tfsteps.runs.lost_launcher import may_continue
 from tfsteps.runs.output_paths import OutputPaths
-from tfsteps.runs.status import Status
+from tfsteps.runs.status import Status, may_continue
 from tfsteps.spec import CodeSource, TrainingJob
 from tfsteps.systems import registry
 from tfsteps.systems.base import LaunchError, OnCluster, System
@@ -105,13 +104,13 @@ def make_plan(
     here = job_input.base_dir
     if place.on == Location.KUBERNETES and not dry_run and (source := job.code_source) and source.bucket:
         try:
-            if not source.claim and code_bucket.upload(source):
-                say(f"code uploaded to {code_bucket.url_of(source)}")
+            if not source.claim and code_archive.upload(source):
+                say(f"code uploaded to {code_archive.url_of(source)}")
         except (CodeError, OSError) as error:
             raise CommandError(str(error)) from error
     if place.on == Location.KUBERNETES and (source := job.code_source) and source.claim:
         verb = "would be" if dry_run else "is"
-        say(f"code {verb} stored as {code_bucket.url_of(source)} before the job is created")
+        say(f"code {verb} stored as {code_archive.url_of(source)} before the job is created")
     return Plan(job, identity, system, here, system.places(job, identity, here))
 
 

@@ -11,8 +11,7 @@ from tfsteps.console.errors import CommandError
 from tfsteps.console.outputs import links
 from tfsteps.report.comparison import Compared
 from tfsteps.runs.graph import Node, graph
-from tfsteps.runs.lost_launcher import ABANDONED
-from tfsteps.runs.status import Status
+from tfsteps.runs.status import ABANDONED, Status
 
 _FEWEST = 2
 

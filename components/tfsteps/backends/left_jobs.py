@@ -11,8 +11,7 @@ from tfsteps.console.messages import warn
 from tfsteps.runs.events import State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.location import Location
-from tfsteps.runs.lost_launcher import may_continue
-from tfsteps.runs.status import Status
+from tfsteps.runs.status import Status, may_continue
 from tfsteps.systems import registry
 
 

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator
 from tfsteps.backends.base import LogLine, LogOptions
 from tfsteps.console.errors import CommandError
 from tfsteps.console.text import clean, printable
-from tfsteps.runs.log_file import stamp
-from tfsteps.runs.log_segments import GAP
+from tfsteps.runs.log_file import GAP, stamp
 from tfsteps.text.terminal import plain
 
 _INCOMPLETE = b"(log incomplete: "  # the beginning of a line that reports missing lines

@@ -32,10 +32,9 @@ from tfsteps.launcher.log_writer import Tails
 from tfsteps.launcher.recorder import Observer, change_state
 from tfsteps.runs.events import Event, JobChanged, LogLines, ReplicaChanged, State
 from tfsteps.runs.graph import Surroundings
-from tfsteps.runs.incarnations import Incarnations
 from tfsteps.runs.log_file import stamp
 from tfsteps.runs.pipeline_record import PipelineRecord
-from tfsteps.runs.status import ReplicaStatus, Status
+from tfsteps.runs.status import Incarnations, ReplicaStatus, Status
 from tfsteps.systems import registry
 
 

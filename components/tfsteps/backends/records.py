@@ -6,9 +6,8 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from tfsteps.runs.graph import Node, NodeKind
-from tfsteps.runs.lost_launcher import ABANDONED
 from tfsteps.runs.pipeline_record import PipelineRecord, StepRecord
-from tfsteps.runs.status import Status
+from tfsteps.runs.status import ABANDONED, Status
 from tfsteps.runs.store import AttemptFolder
 
 

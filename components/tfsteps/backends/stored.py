@@ -26,10 +26,9 @@ from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.launcher.recorder import Observer
 from tfsteps.runs import store
 from tfsteps.runs.graph import Surroundings
-from tfsteps.runs.lost_launcher import may_continue
 from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.runs.record_store import ADDRESSES, RecordError, RecordSettings, RecordStore, copies_of
-from tfsteps.runs.status import Status
+from tfsteps.runs.status import Status, may_continue
 from tfsteps.spec import TrainingJob, is_uri
 from tfsteps.systems.kubernetes import record_settings
 from tfsteps.systems.kubernetes.query.runs import ClusterJob, ClusterRuns

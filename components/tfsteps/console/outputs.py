@@ -13,9 +13,9 @@ import msgspec
 from tfsteps.console import run_tree
 from tfsteps.console.text import NOT_KNOWN, clean, columns, duration, iso, local_time
 from tfsteps.masking import hidden
+from tfsteps.runs.code import image_line
 from tfsteps.runs.events import State
 from tfsteps.runs.graph import Node
-from tfsteps.runs.images import image_line
 from tfsteps.runs.output_paths import filled
 from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.runs.status import ReplicaStatus, Status

@@ -39,7 +39,7 @@ def with_packed_code(inputs: Mapping[str, Any]) -> dict[str, Any]:
 def _packed(source: Mapping[str, Any]) -> str:
     import msgspec  # noqa: PLC0415  authors of pipelines without code import neither this nor the rest
 
-    from tfsteps.runs import code_archive, code_bucket  # noqa: PLC0415
+    from tfsteps.runs import code_archive  # noqa: PLC0415
     from tfsteps.spec import CodeSource  # noqa: PLC0415
 
     try:
@@ -55,7 +55,7 @@ def _packed(source: Mapping[str, Any]) -> str:
     if not resolved.bucket:
         return code_archive.to_text(resolved.digest or "")
     if not declared.claim:
-        code_bucket.upload(resolved)
+        code_archive.upload(resolved)
     return f"{resolved.digest}@{resolved.bucket}"
 
 

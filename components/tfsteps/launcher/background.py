@@ -21,9 +21,8 @@ from tfsteps.launcher.signals import on_termination
 from tfsteps.runs import store
 from tfsteps.runs.events import LogLines, PartialLine, ReplicaName
 from tfsteps.runs.identity import Identity
-from tfsteps.runs.log_segments import GAP, LogReader
-from tfsteps.runs.lost_launcher import ABANDONED
-from tfsteps.runs.status import Status
+from tfsteps.runs.log_file import GAP, LogReader
+from tfsteps.runs.status import ABANDONED, Status
 from tfsteps.runs.store import AttemptFolder
 from tfsteps.spec import RoleName, SpecError, TrainingJob
 from tfsteps.systems.base import LaunchError, System

@@ -8,8 +8,8 @@ from typing import Literal
 import msgspec
 
 from tfsteps.launcher.exit_codes import ExitCode
+from tfsteps.runs.code import images_differ, short_images
 from tfsteps.runs.events import ReplicaName, ReplicaState, State
-from tfsteps.runs.images import differ, short
 from tfsteps.runs.status import FailureSummary, Incarnation, ReplicaStatus, Status
 from tfsteps.spec import format_bytes
 from tfsteps.systems import registry
@@ -354,10 +354,10 @@ def remarks(status: Status, last_lines: Callable[[str, int], Sequence[str]]) -> 
 def mixed_images(status: Status) -> Iterator[str]:
     """Yield a sentence for each role whose replicas certainly ran different images."""
     for role, images in status.images.items():
-        if differ(images):
+        if images_differ(images):
             yield (
-                f"The replicas of {role} ran different images: {short(images)}. The tag was moved, or a node had an "
-                "older copy; name the image by its digest."
+                f"The replicas of {role} ran different images: {short_images(images)}. The tag was moved, or a node "
+                "had an older copy; name the image by its digest."
             )
 
 

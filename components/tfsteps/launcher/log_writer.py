@@ -6,10 +6,8 @@ import pathlib
 import sys
 from typing import IO
 
-from tfsteps.runs.events import LogLines
-from tfsteps.runs.last_lines import LastLines
-from tfsteps.runs.log_file import log_block
-from tfsteps.runs.log_segments import NOT_SAVED, Segment, set_aside
+from tfsteps.runs.events import LastLines, LogLines
+from tfsteps.runs.log_file import NOT_SAVED, Segment, log_block, set_aside
 from tfsteps.runs.store import open_private
 from tfsteps.spec import format_bytes
 from tfsteps.spec.units import environment_limit, parse_bytes
@@ -71,7 +69,7 @@ class LogWriter:
     """Saves log lines. On a full disk lines are lost, and the job continues.
 
     If the log reaches its limit, lines in its middle are dropped: the first half of the limit stays, and the second
-    half is a ring of segments, see `tfsteps.runs.log_segments`.
+    half is a ring of segments, see `tfsteps.runs.log_file`.
 
     Attributes:
         lost: Number of lines that could not be saved.

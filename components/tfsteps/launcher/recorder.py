@@ -23,8 +23,7 @@ from tfsteps.runs.events import (
     Tick,
     UsageSampled,
 )
-from tfsteps.runs.incarnations import Incarnations
-from tfsteps.runs.status import Status, Transition
+from tfsteps.runs.status import Incarnations, Status, Transition
 from tfsteps.runs.store import RECORDS, AttemptFolder, open_private
 from tfsteps.runs.usage import Sample, UsageNote, UsageSummary, by_role, merged, records
 from tfsteps.spec import RoleName

@@ -10,7 +10,7 @@ from tfsteps.report import curves
 from tfsteps.report.curves import Charts
 from tfsteps.report.description import Description
 from tfsteps.report.formats import cpu_seconds, duration, moment, peak_memory, size
-from tfsteps.runs.images import differ, image_line, short
+from tfsteps.runs.code import image_line, images_differ, short_images
 from tfsteps.runs.inputs import flatten, read_inputs
 from tfsteps.runs.status import Status
 from tfsteps.runs.store import AttemptFolder
@@ -159,9 +159,9 @@ def moved_tags(runs: Sequence[Compared]) -> list[str]:
             len(known) > 1
             and len(tags) == 1
             and None not in tags
-            and differ(image for _, images, _ in known for image in images)
+            and images_differ(image for _, images, _ in known for image in images)
         ):
-            ran = "; ".join(f"{run.run} ran {short(images)}" for run, images, _ in known)
+            ran = "; ".join(f"{run.run} ran {short_images(images)}" for run, images, _ in known)
             sentences.append(f"The tag {tags.pop()} of {role} is not the same image in all runs: {ran}.")
     return sentences
 

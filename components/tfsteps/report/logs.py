@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 import msgspec
 
-from tfsteps.runs.log_segments import gap_text, segments
+from tfsteps.runs.log_file import gap_text, segments
 
 _READ = 256 << 20  # bytes; lines before the last ones of a longer log are not looked for
 _BLOCK = 1 << 20

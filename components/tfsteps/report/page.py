@@ -15,7 +15,7 @@ from tfsteps.report.logs import tails
 from tfsteps.report.replicas import notable, panels
 from tfsteps.report.timeline import extent, timeline
 from tfsteps.report.usage import usage
-from tfsteps.runs.log_segments import segments
+from tfsteps.runs.log_file import segments
 from tfsteps.runs.status import ReplicaStatus, Status
 from tfsteps.runs.store import AttemptFolder
 from tfsteps.spec import ROLES, Strategy

@@ -10,9 +10,8 @@ from tfsteps.report.formats import cpu_seconds, duration, icon, moment, natural,
 from tfsteps.report.html import Html, join, tag
 from tfsteps.report.logs import plain
 from tfsteps.runs.events import ReplicaState, State
-from tfsteps.runs.lost_launcher import ABANDONED
 from tfsteps.runs.output_paths import filled
-from tfsteps.runs.status import CLOCK_SECONDS, ReplicaStatus, Status
+from tfsteps.runs.status import ABANDONED, CLOCK_SECONDS, ReplicaStatus, Status
 from tfsteps.runs.store import AttemptFolder
 
 _COLOURS = {State.SUCCEEDED: "#1a7f4b", State.CANCELLED: "#b25e09", State.RUNNING: "#2563c9"}

@@ -19,11 +19,10 @@ from tfsteps.kube.credentials import Access, checked_token
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.http_client import HttpClient, checked
 from tfsteps.masking import hidden, sent
+from tfsteps.runs.code import image_line
 from tfsteps.runs.events import State
-from tfsteps.runs.images import image_line
 from tfsteps.runs.inputs import flatten, read_inputs
 from tfsteps.runs.status import Status
-from tfsteps.runs.stored_files import StoredFile, check_time
 
 NAME, PREFIX = "mlflow", "mlflow+"
 """`mlflow` is the server of MLFLOW_TRACKING_URI; `mlflow+https://HOST#EXPERIMENT` names it."""
@@ -43,6 +42,26 @@ _CURVE_VALUES = 10_000  # of all curves of an attempt
 _KEY = re.compile(r"[^\w./ -]")
 _STATUSES = {State.SUCCEEDED: "FINISHED", State.FAILED: "FAILED", State.LOST: "FAILED", State.CANCELLED: "KILLED"}
 _REASON = 200
+
+
+class StoredFile(msgspec.Struct, frozen=True):
+    """One file.
+
+    Attributes:
+        path: `runs/RUN/TASK/ATTEMPT/NAME`.
+        size: In bytes.
+        changed: When it was stored, in seconds since the epoch.
+    """
+
+    path: str
+    size: int
+    changed: float
+
+
+def check_time(until: float, what: str) -> None:
+    """Raise TimeoutError after `until`, a value of `time.monotonic()`; `what` is missing then."""
+    if time.monotonic() > until:
+        raise TimeoutError(f"it took too long; {what} and what follows are missing")
 
 
 class _Curve(msgspec.Struct):

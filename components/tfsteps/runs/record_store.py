@@ -22,10 +22,9 @@ import msgspec
 from tfsteps.masking import hidden
 from tfsteps.runs import mlflow_records, store
 from tfsteps.runs.identity import short_hash
-from tfsteps.runs.log_segments import Segment, segments
-from tfsteps.runs.mlflow_records import MlflowRecords
+from tfsteps.runs.log_file import Segment, segments
+from tfsteps.runs.mlflow_records import MlflowRecords, StoredFile, check_time
 from tfsteps.runs.store import RECORDS, AttemptFolder, open_private
-from tfsteps.runs.stored_files import StoredFile, check_time
 from tfsteps.spec import is_uri
 
 FILES = ("status.json", "job.json", "report.html", "curves.json", "usage.jsonl", "event-origin.json")

@@ -1,11 +1,16 @@
-"""The status of an attempt: the content of `status.json`, and the source of a step's outputs."""
+"""The status of an attempt: the content of `status.json`, and the source of a step's outputs.
 
+Beside it: how the events of a job change it, for launchers and for commands that read a job once, and what is known if
+its launcher has ended before its job. Pure.
+"""
+
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import msgspec
 
 from tfsteps.runs.code import Code
-from tfsteps.runs.events import ReplicaState, State
+from tfsteps.runs.events import ReplicaChanged, ReplicaState, State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.location import BEFORE_RECORDED, HomeCluster, Location
 from tfsteps.runs.usage import UsageSummary
@@ -17,6 +22,17 @@ CLOCK_SECONDS = 60.0
 # Only a damaged file exceeds these limits. A process id of -1 would mean every process.
 Bytes = Annotated[int, msgspec.Meta(ge=0, le=1 << 60)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 31)]
+ABANDONED = "LauncherDied"
+"""Reason of a status if the launcher was killed. The job's state is unknown then if it outlives its launcher."""
+
+DETACHED = "Detached"
+"""Reason of a status if the job was left running without a launcher, on purpose. The job's state is unknown then."""
+
+UNREACHABLE = "LauncherElsewhere"
+"""Reason of a status if this machine cannot know whether the launcher still runs."""
+
+_UP = (ReplicaState.PENDING, ReplicaState.RUNNING)
+_ENDED = {ReplicaState.SUCCEEDED, ReplicaState.FAILED, ReplicaState.STOPPED}
 
 
 class Incarnation(msgspec.Struct, kw_only=True):
@@ -217,3 +233,101 @@ class Status(msgspec.Struct, kw_only=True):
             return []
         context = ["--context", self.reached_by] if self.reached_by else []
         return ["--on", self.location, *context, *(["--namespace", self.namespace] if self.namespace else [])]
+
+
+class Incarnations:
+    """Updates the replicas of one job from events."""
+
+    def __init__(self, replicas: Sequence[ReplicaStatus]) -> None:
+        """Store `replicas`; `apply` changes them in place."""
+        self._replicas = {(replica.role, replica.index): replica for replica in replicas}
+        self._starts: dict[tuple[str, int], float] = {}
+
+    @property
+    def started(self) -> float | None:
+        """Latest first start of a replica, in seconds since the epoch, from the job system; None if any is missing."""
+        return max(self._starts.values(), default=None) if len(self._starts) == len(self._replicas) else None
+
+    def apply(self, event: ReplicaChanged) -> None:
+        """Apply the change of a replica. KeyError if the job has no such replica."""
+        name = event.replica.role, event.replica.index
+        if event.started is not None:
+            self._starts.setdefault(name, event.started)
+        _apply(self._replicas[name], event)
+
+
+def _apply(replica: ReplicaStatus, event: ReplicaChanged) -> None:
+    replica.state, replica.restarts = event.state, event.restarts
+    if event.state is ReplicaState.RESTARTING:
+        return
+    up = event.state in _UP
+    number = event.restarts if event.incarnation is None else event.incarnation
+    last = replica.incarnations[-1] if replica.incarnations else None
+    if last is None or (last.ended is not None and (up or number > last.number)):
+        untold = event.started is None and event.exit_code is None and not event.reason
+        if event.state is ReplicaState.STOPPED or (untold and not up):  # it never ran, or nothing else is known
+            return
+        replica.incarnations.append(Incarnation(started=event.at if up else event.started or event.at))
+    incarnation = replica.incarnations[-1]
+    if event.state is ReplicaState.RUNNING and incarnation.state is ReplicaState.PENDING and event.started:
+        # without the time in a queue; between both reports, because the job system's clock may differ
+        incarnation.started = min(max(event.started, incarnation.started), event.at)
+    incarnation.image = event.image or incarnation.image
+    incarnation.state, incarnation.number, incarnation.place = event.state, number, event.place or incarnation.place
+    if up:
+        return
+    incarnation.ended = max(event.at, incarnation.started)  # the clocks of a node and of the launcher differ
+    incarnation.exit_code, incarnation.reason, incarnation.container = event.exit_code, event.reason, event.container
+    incarnation.cpu_seconds, incarnation.message = event.cpu_seconds, event.message
+    incarnation.memory_bytes, incarnation.memory_limit = event.memory_bytes, event.memory_limit
+
+
+def abandon(status: Status, at: float, *, stopped: bool) -> None:
+    """Change the last status of a launcher that ended at about `at`, before its job, to what is known now.
+
+    Args:
+        status: Changed in place.
+        at: Seconds since the epoch.
+        stopped: Whether all replicas were seen to be gone.
+    """
+    if status.detached:
+        _leave_running(status)
+        return
+    where = f" in namespace {status.namespace}" if status.namespace else ""
+    rest = "its replicas were stopped too" if stopped else "it is not known whether its replicas were stopped too"
+    status.state, status.reason, status.ended = State.LOST, ABANDONED, max(at, status.created)
+    status.message = f"The launcher was killed; {f'the job may go on{where}' if status.outlives_launcher else rest}."
+    status.transitions.append(
+        Transition(at=status.ended, state=status.state, reason=status.reason, message=status.message)
+    )
+    _end_replicas(status, ReplicaState.STOPPED if stopped else ReplicaState.UNKNOWN)
+    for replica in status.replicas:
+        for incarnation in replica.incarnations:
+            if incarnation.ended is None:
+                incarnation.ended, incarnation.state = max(at, incarnation.started), replica.state
+
+
+def doubt(status: Status, why: str) -> None:
+    """Change a status to that of a job of which nothing is known now; `why` is the end of a sentence."""
+    status.message = f"Last recorded: {status.state}. {why[:1].upper()}{why[1:]}."
+    status.state, status.reason = State.UNKNOWN, UNREACHABLE
+    _end_replicas(status, ReplicaState.UNKNOWN)
+
+
+def _leave_running(status: Status) -> None:
+    """Change the status of a job that was left running to what is known of it now."""
+    where = f" in namespace {status.namespace}" if status.namespace else f" on {status.system}"
+    status.state, status.reason = State.UNKNOWN, DETACHED
+    status.message = f"The job was left running{where}; `tfsteps attach {status.identity.run}` follows it."
+    _end_replicas(status, ReplicaState.UNKNOWN)
+
+
+def _end_replicas(status: Status, state: ReplicaState) -> None:
+    for replica in status.replicas:
+        if replica.state not in _ENDED:
+            replica.state = state
+
+
+def may_continue(status: Status) -> bool:
+    """Return whether the job of a status may go on while no launcher on this machine follows it."""
+    return status.outlives_launcher and status.reason in (ABANDONED, DETACHED)

@@ -9,7 +9,7 @@
     job.json      the job with its defaults
     status.json   a `Status`, replaced as a whole at every change
     log           `<UTC time> <replica>[/<container>] <line>`, in the order in which the lines were read
-    log.tail-*    the end of the log, if lines in its middle were dropped, see `log_segments`
+    log.tail-*    the end of the log, if lines in its middle were dropped, see `log_file`
     log.1         the log of an earlier launcher of this attempt, which was killed
     usage.jsonl   what the replicas used over time, see `usage`
     event-origin.json  what tells the event files of this attempt from others in the folder, see `EventOrigin`
@@ -40,11 +40,9 @@ from tfsteps.json_errors import NOT_READABLE
 from tfsteps.runs import lock
 from tfsteps.runs.events import State
 from tfsteps.runs.identity import Identity, short_hash
-from tfsteps.runs.lock import Lock
-from tfsteps.runs.log_segments import segments
-from tfsteps.runs.lost_launcher import abandon, doubt
-from tfsteps.runs.process_ref import ProcessRef
-from tfsteps.runs.status import Status
+from tfsteps.runs.lock import Lock, ProcessRef
+from tfsteps.runs.log_file import segments
+from tfsteps.runs.status import Status, abandon, doubt
 from tfsteps.tensorboard.event_origin import EventOrigin
 
 RECORDS = "TFSTEPS_RECORDS"

@@ -15,7 +15,7 @@ from tfsteps.engines.registry import find_pipeline
 from tfsteps.engines.training_job import training_job
 from tfsteps.launcher.failure import exit_code
 from tfsteps.launcher.printer import Printer
-from tfsteps.runs import log_segments
+from tfsteps.runs import log_file
 from tfsteps.runs.events import State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.status import Status
@@ -313,7 +313,7 @@ def end(task: StepTask, job: TrainingJob, system: System, status: Status) -> Ste
     """
     attempt = AttemptFolder.of(status.identity)
     for source, name, copy in (
-        (attempt.log, "logs", log_segments.copy),
+        (attempt.log, "logs", log_file.copy),
         (attempt.report, "report", shutil.copyfile),
     ):
         if source.exists() and (output := task.output(name)):

@@ -14,8 +14,7 @@ from tfsteps.cli import run_page
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.runs.events import State
 from tfsteps.runs.location import Location
-from tfsteps.runs.lost_launcher import ABANDONED, DETACHED
-from tfsteps.runs.status import Incarnation, ReplicaStatus
+from tfsteps.runs.status import ABANDONED, DETACHED, Incarnation, ReplicaStatus
 from tfsteps.runs.store import RECORDS
 from tfsteps.runs.usage import UsageSummary
 from tfsteps.spec import from_plain

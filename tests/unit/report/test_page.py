@@ -16,7 +16,7 @@ from tests.unit.report.test_html import Reader
 from tfsteps import report
 from tfsteps.report.replicas import notable
 from tfsteps.runs.events import ReplicaState, State
-from tfsteps.runs.log_segments import Segment
+from tfsteps.runs.log_file import Segment
 from tfsteps.runs.status import FailureSummary, ReplicaStatus
 from tfsteps.spec import format_bytes
 

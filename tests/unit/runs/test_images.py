@@ -3,10 +3,9 @@
 import pytest
 
 from tests.support.finished import START
+from tfsteps.runs.code import image_line, image_of, images_differ
 from tfsteps.runs.events import ReplicaChanged, ReplicaName, ReplicaState
-from tfsteps.runs.images import differ, image_line, image_of
-from tfsteps.runs.incarnations import Incarnations
-from tfsteps.runs.status import ReplicaStatus
+from tfsteps.runs.status import Incarnations, ReplicaStatus
 
 A, B = (f"acme/mnist@sha256:{digit * 64}" for digit in "ab")
 LOCAL = "sha256:" + "c" * 64
@@ -29,7 +28,7 @@ def test_an_image_id_has_one_form(given):
     ],
 )
 def test_only_digests_of_one_kind_are_compared(images, different):
-    assert differ(images) is different
+    assert images_differ(images) is different
 
 
 def test_images_in_one_line():

@@ -13,8 +13,7 @@ from tests.support.waiting import until
 from tests.unit.cli.statuses import saved
 from tfsteps.runs import lock, removal
 from tfsteps.runs.events import ReplicaState, State
-from tfsteps.runs.lock import Lock
-from tfsteps.runs.process_ref import ProcessRef
+from tfsteps.runs.lock import Lock, ProcessRef
 
 ELSEWHERE = {"boot": "another", "host": "gpu-2"}
 IN_CONTAINER = {"pid_namespace": 1}
@@ -36,7 +35,7 @@ def left_by(attempt, **change):
 def child():
     """A process, and what names it."""
     code = (
-        "import time, sys, msgspec; from tfsteps.runs.process_ref import ProcessRef\n"
+        "import time, sys, msgspec; from tfsteps.runs.lock import ProcessRef\n"
         "print(msgspec.json.encode(ProcessRef.current()).decode(), flush=True); time.sleep(600)"
     )
     with started([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:

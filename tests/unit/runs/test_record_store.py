@@ -9,7 +9,7 @@ from tests.support import gcs, mlflow_server, s3
 from tfsteps.runs import record_store, store
 from tfsteps.runs.events import State
 from tfsteps.runs.identity import Identity
-from tfsteps.runs.log_segments import GAP, LogReader
+from tfsteps.runs.log_file import GAP, LogReader
 from tfsteps.runs.record_store import RecordError, RecordSettings, RecordStore
 from tfsteps.runs.status import Status
 from tfsteps.runs.store import AttemptFolder

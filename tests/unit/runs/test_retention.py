@@ -8,7 +8,7 @@ from tests.unit.cli.statuses import saved, status
 from tfsteps.runs import store
 from tfsteps.runs.events import State
 from tfsteps.runs.pipeline_record import PipelineRecord
-from tfsteps.runs.retention import RunRecords, decide, read_records
+from tfsteps.runs.removal import RunRecords, decide, read_records
 
 NOW = time.time()
 DAY = 86400.0

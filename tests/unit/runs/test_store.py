@@ -23,8 +23,7 @@ from tfsteps.platforms.hai import access as hai_access
 from tfsteps.runs import log_file, store
 from tfsteps.runs.events import JobChanged, LogLines, ReplicaChanged, ReplicaName, ReplicaState, State
 from tfsteps.runs.identity import Identity
-from tfsteps.runs.lost_launcher import may_continue
-from tfsteps.runs.status import Incarnation, ReplicaStatus, Status
+from tfsteps.runs.status import Incarnation, ReplicaStatus, Status, may_continue
 from tfsteps.runs.store import AttemptFolder
 from tfsteps.systems import registry
 

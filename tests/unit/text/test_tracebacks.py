@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tfsteps.runs.last_lines import LastLines
+from tfsteps.runs.events import LastLines
 from tfsteps.systems.local.guard import WRAPPER
 from tfsteps.text.tracebacks import STACK, raised, stack
 

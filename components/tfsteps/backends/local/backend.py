@@ -33,10 +33,9 @@ from tfsteps.runs import removal, store
 from tfsteps.runs.events import ReplicaState, State
 from tfsteps.runs.graph import Node, NodeKind, Surroundings
 from tfsteps.runs.location import HomeCluster, Location
-from tfsteps.runs.log_segments import LogReader, segments
-from tfsteps.runs.lost_launcher import ABANDONED, may_continue
+from tfsteps.runs.log_file import LogReader, segments
 from tfsteps.runs.pipeline_record import PipelineRecord
-from tfsteps.runs.status import CLOCK_SECONDS, Status
+from tfsteps.runs.status import ABANDONED, CLOCK_SECONDS, Status, may_continue
 from tfsteps.runs.store import AttemptFolder, UnreadableError
 
 _HINT_SECONDS = 15.0  # longer than the default grace period

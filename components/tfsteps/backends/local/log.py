@@ -13,8 +13,7 @@ from tfsteps.answer import Answer
 from tfsteps.backends.base import LogLine, LogOptions
 from tfsteps.backends.log_printer import LogPrinter
 from tfsteps.runs.demo import Mark, read
-from tfsteps.runs.log_file import stamp
-from tfsteps.runs.log_segments import GAP, NOT_SAVED, LogReader
+from tfsteps.runs.log_file import GAP, NOT_SAVED, LogReader, stamp
 from tfsteps.runs.pipeline_record import PipelineRecord, StepRecord
 from tfsteps.runs.status import Status
 from tfsteps.runs.store import AttemptFolder

@@ -29,8 +29,7 @@ from tfsteps.launcher import background
 from tfsteps.launcher.failure import exit_code
 from tfsteps.launcher.lifecycle import first_status, resume
 from tfsteps.launcher.printer import Printer
-from tfsteps.runs.lost_launcher import ABANDONED, may_continue
-from tfsteps.runs.status import Status
+from tfsteps.runs.status import ABANDONED, Status, may_continue
 from tfsteps.spec import TrainingJob
 from tfsteps.systems.base import JobNote, LaunchError, OnCluster
 from tfsteps.systems.kubernetes.job_cluster import JobCluster

@@ -26,7 +26,7 @@ from tfsteps.report import write_run
 from tfsteps.runs import removal, store
 from tfsteps.runs.identity import name_problem
 from tfsteps.runs.location import Location
-from tfsteps.runs.retention import read_records
+from tfsteps.runs.removal import read_records
 from tfsteps.spec import format_bytes
 
 if TYPE_CHECKING:

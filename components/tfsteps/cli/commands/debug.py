@@ -30,7 +30,7 @@ from tfsteps.launcher.printer import Printer
 from tfsteps.masking import masked_words
 from tfsteps.runs.events import ReplicaState, State
 from tfsteps.runs.location import Location
-from tfsteps.runs.log_segments import LogReader
+from tfsteps.runs.log_file import LogReader
 from tfsteps.runs.pipeline_record import PipelineRecord, StepRecord
 from tfsteps.runs.status import ReplicaStatus, Status
 from tfsteps.spec import Deadlines, RoleName, TrainingJob

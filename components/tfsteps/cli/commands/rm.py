@@ -18,7 +18,7 @@ from tfsteps.console.text import clean, duration, iso
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.os_errors import next_step
 from tfsteps.runs import removal, store
-from tfsteps.runs.retention import RetentionDecision, RunRecords, decide, read_records
+from tfsteps.runs.removal import RetentionDecision, RunRecords, decide, read_records
 from tfsteps.spec import format_bytes
 from tfsteps.spec.units import parse_duration, suggest_duration
 

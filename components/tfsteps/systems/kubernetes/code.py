@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from tfsteps.runs import code_archive, code_bucket
+from tfsteps.runs import code_archive
 from tfsteps.runs.code_archive import CodeError
 from tfsteps.runs.identity import Identity, short_hash
 from tfsteps.spec import CodeSource, Problem, ResolvedRole, TrainingJob
@@ -113,7 +113,7 @@ def _unpacking(source: CodeSource, role: ResolvedRole) -> list[str]:
     needs = "tar"
     if source.bucket:
         program = pathlib.Path(__file__).with_name("fetch_code.py").read_text(encoding="utf-8")
-        url = f"file://{_MOUNT}/{source.digest}.tar.gz" if source.claim else code_bucket.url_of(source)
+        url = f"file://{_MOUNT}/{source.digest}.tar.gz" if source.claim else code_archive.url_of(source)
         words = shlex.join([program, url, _digest(source), _FOLDER])
         unpack = f'"$(command -v python3 || echo python)" -c {words}'
         needs = "Python"

@@ -6,7 +6,7 @@ import pathlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from tfsteps.runs import code_archive, code_bucket, store
+from tfsteps.runs import code_archive, store
 from tfsteps.runs.code_archive import CodeError
 from tfsteps.runs.events import ReplicaName, replicas_of
 from tfsteps.runs.identity import Identity
@@ -150,7 +150,7 @@ class LocalSystem:
         """Return the job; its processes start with the first event. LaunchError if its files cannot be written."""
         if source := job.code_source:
             try:
-                code_bucket.fetch(source)
+                code_archive.fetch(source)
                 code_archive.unpack(source.digest or "", _code_folder(identity))
             except (CodeError, OSError) as error:
                 raise LaunchError(str(error), retryable=False) from error

@@ -18,7 +18,7 @@ import msgspec
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.runs import store
 from tfsteps.runs.identity import Identity
-from tfsteps.runs.process_ref import ProcessRef
+from tfsteps.runs.lock import ProcessRef
 from tfsteps.runs.store import AttemptFolder
 from tfsteps.systems.base import LaunchError, Scope
 

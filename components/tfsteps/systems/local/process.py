@@ -13,8 +13,15 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from tfsteps.runs.events import PARTIAL_SECONDS, LogLines, PartialLine, ReplicaChanged, ReplicaName, ReplicaState
-from tfsteps.runs.last_lines import LastLines
+from tfsteps.runs.events import (
+    PARTIAL_SECONDS,
+    LastLines,
+    LogLines,
+    PartialLine,
+    ReplicaChanged,
+    ReplicaName,
+    ReplicaState,
+)
 from tfsteps.spec import format_bytes
 from tfsteps.systems.local import sessions
 from tfsteps.systems.local.guard import WRAPPER, Guard

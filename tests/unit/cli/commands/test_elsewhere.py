@@ -7,7 +7,7 @@ from tests.unit.cli.command import refused, said, tfsteps
 from tests.unit.cli.statuses import saved
 from tfsteps.runs import lock, store
 from tfsteps.runs.location import Location
-from tfsteps.runs.process_ref import ProcessRef
+from tfsteps.runs.lock import ProcessRef
 
 GPU_2 = {"boot": "another", "host": "gpu-2", "pid": 7}
 MAY_RUN = "pid 7 on machine gpu-2 may still run, and this machine cannot know"

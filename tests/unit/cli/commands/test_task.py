@@ -9,7 +9,7 @@ from tests.unit.cli.statuses import saved
 from tfsteps.runs import lock, store
 from tfsteps.runs.events import State
 from tfsteps.runs.identity import name_problem, task_run_id
-from tfsteps.runs.process_ref import ProcessRef
+from tfsteps.runs.lock import ProcessRef
 
 COMMAND = '["sh", "-c", "true"]'
 

@@ -2,7 +2,7 @@
 
 from tfsteps.engines.local.step_output import StepOutput, View
 from tfsteps.runs.identity import Identity
-from tfsteps.runs.log_segments import LogReader
+from tfsteps.runs.log_file import LogReader
 from tfsteps.runs.store import AttemptFolder
 
 EXECUTOR = b"""\

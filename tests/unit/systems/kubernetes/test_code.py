@@ -12,7 +12,7 @@ import pytest
 from tests.support.code_store import served
 from tests.support.features import IDENTITY, PLACES
 from tfsteps import spec
-from tfsteps.runs import code_archive, code_bucket
+from tfsteps.runs import code_archive
 from tfsteps.settings.find import VARIABLE
 from tfsteps.spec import CodeSource
 from tfsteps.systems import registry
@@ -146,7 +146,7 @@ def test_the_config_map_has_the_labels_of_the_job(folder):
 def test_a_replica_fetches_its_code_from_a_bucket(system, folder, tmp_path):
     with served() as (store, address):
         job = job_of(folder, f"{address}/code", args=["--n", "it's $$x"], working_dir="lib", command=["ls"])
-        code_bucket.upload(job.code)
+        code_archive.upload(job.code)
         objects = planned(system, job)
         mounted = '"/tfsteps-code"' in json.dumps(objects)
         assert ("ConfigMap" in [item["kind"] for item in objects], mounted) == (False, False)

@@ -9,7 +9,7 @@ from botocore.credentials import Credentials
 
 from tests.support import s3
 from tests.support.code_store import fetch, served
-from tfsteps.runs import code_archive, code_bucket
+from tfsteps.runs import code_archive
 from tfsteps.runs.code_archive import CodeError
 from tfsteps.spec import CodeSource
 from tfsteps.systems.kubernetes import fetch_code
@@ -39,7 +39,7 @@ def bucket(monkeypatch):
 
 def test_from_a_bucket_of_s3(source, bucket, tmp_path):
     code = source("s3://code/team a+b")
-    code_bucket.upload(code)
+    code_archive.upload(code)
     done = fetch(code, tmp_path / "new", **bucket)
     assert (done.returncode, done.stderr) == (0, "")
     assert (tmp_path / "new" / "train.py").read_text() == "print('shipped')\n"
@@ -69,7 +69,7 @@ def test_the_signature_is_that_of_the_clients_of_aws(monkeypatch, token):
 def test_from_an_http_server_which_may_fail_at_first(source, tmp_path):
     with served() as (store, address):
         code = source(f"{address}/code/")
-        code_bucket.upload(code)
+        code_archive.upload(code)
         assert [*store.objects] == [f"/code/{code.digest}.tar.gz"]
         store.failures = [503, 429]
         assert fetch(code, tmp_path / "new", waits="(0, 0)").returncode == 0
@@ -100,7 +100,7 @@ def test_from_an_http_server_which_may_fail_at_first(source, tmp_path):
 def test_content_with_another_hash_is_not_unpacked(source, tmp_path):
     with served() as (store, address):
         code = source(f"{address}/code")
-        code_bucket.upload(code)
+        code_archive.upload(code)
         (tmp_path / "other").mkdir()
         (tmp_path / "other" / "train.py").write_text("print('another')\n")
         other = code_archive.read(code_archive.pack(tmp_path / "other").digest)
@@ -119,21 +119,21 @@ def test_content_with_another_hash_is_not_unpacked(source, tmp_path):
 def test_a_server_that_sends_a_byte_now_and_then_is_left(source, monkeypatch, tmp_path):
     with served() as (store, address):
         code = source(f"{address}/code")
-        code_bucket.upload(code)
+        code_archive.upload(code)
         store.failures = [0, 0]
         assert "after 1 s only " in fetch(code, tmp_path / "new", waits="(0, 0)", whole=1).stderr
         assert store.failures == [0], "the time is that of all repetitions"
         moved(monkeypatch, tmp_path)
-        monkeypatch.setattr(code_bucket, "_WHOLE_SECONDS", 1.0)
+        monkeypatch.setattr(code_archive, "_WHOLE_SECONDS", 1.0)
         with pytest.raises(CodeError, match=r"after 1 s only .*; correct code\.bucket or the credentials"):
-            code_bucket.fetch(code)
+            code_archive.fetch(code)
 
 
 @pytest.mark.parametrize("largest", [1 << 12, 50])  # of the plain archive, of the compressed one
 def test_a_replica_reads_and_unpacks_no_more_than_code_can_have(source, tmp_path, largest):
     with served() as (_, address):
         code = source(f"{address}/code")
-        code_bucket.upload(code)
+        code_archive.upload(code)
         assert "its content has another hash" in fetch(code, tmp_path / "new", largest=largest).stderr
 
 
@@ -141,18 +141,18 @@ def test_an_upload_that_is_refused_says_what_to_do(source, monkeypatch):
     with served() as (_, address):
         code = source(f"{address}/elsewhere")
         with pytest.raises(CodeError, match=r"HTTP Error 403: Forbidden; the server must allow PUT there without"):
-            code_bucket.upload(code)
+            code_archive.upload(code)
     with pytest.raises(CodeError, match=r"cannot be uploaded to http://127.*Connection refused.*correct code\.bucket"):
-        code_bucket.upload(code)
+        code_archive.upload(code)
     with s3.served_bucket("code", "127.0.0.1") as (_, endpoint):
         for name, text in {"S3_ENDPOINT": f"http://{endpoint}", **s3.VARIABLES}.items():
             monkeypatch.setenv(name, text)
         with pytest.raises(CodeError, match=r"s3://none/.*NoSuchBucket"):
-            code_bucket.upload(source("s3://none"))
+            code_archive.upload(source("s3://none"))
 
 
 def test_what_another_machine_has_packed_is_not_uploaded():
-    assert not code_bucket.upload(CodeSource(digest="0" * 64, bucket="http://127.0.0.1:1"))
+    assert not code_archive.upload(CodeSource(digest="0" * 64, bucket="http://127.0.0.1:1"))
 
 
 def moved(monkeypatch, tmp_path):
@@ -164,25 +164,25 @@ def moved(monkeypatch, tmp_path):
 def test_a_machine_without_the_archive_fetches_it(source, bucket, monkeypatch, tmp_path, scheme):
     with served() as (_, address):
         code = source(f"{address}/code" if scheme == "http" else "s3://code/team")
-        code_bucket.upload(code)
+        code_archive.upload(code)
         moved(monkeypatch, tmp_path)
-        code_bucket.fetch(code)
+        code_archive.fetch(code)
     code_archive.unpack(code.digest, tmp_path / "new")
     assert (tmp_path / "new" / "train.py").read_text() == "print('shipped')\n"
-    code_bucket.fetch(code)  # it is kept: nobody is asked
+    code_archive.fetch(code)  # it is kept: nobody is asked
 
 
 def test_a_machine_keeps_nothing_that_is_not_the_code(source, monkeypatch, tmp_path):
     with served() as (store, address):
         code = source(f"{address}/code")
-        code_bucket.upload(code)
+        code_archive.upload(code)
         moved(monkeypatch, tmp_path)
         store.objects[f"/code/{code.digest}.tar.gz"] = b"no archive"
         with pytest.raises(CodeError, match=r"is damaged: .*; it was fetched from http://"):
-            code_bucket.fetch(code)
+            code_archive.fetch(code)
         store.objects.clear()
         with pytest.raises(CodeError, match=r"cannot be fetched from http://.*404.*--set code=FOLDER"):
-            code_bucket.fetch(code)
+            code_archive.fetch(code)
     assert not code_archive.kept(code.digest)
 
 
@@ -190,11 +190,11 @@ def test_a_machine_keeps_nothing_that_is_not_the_code(source, monkeypatch, tmp_p
 def test_no_more_is_read_or_unpacked_than_code_can_have(source, monkeypatch, tmp_path, most):
     with served() as (_, address):
         code = source(f"{address}/code")
-        code_bucket.upload(code)
+        code_archive.upload(code)
         moved(monkeypatch, tmp_path)
         monkeypatch.setattr(code_archive, "MOST_ARCHIVE_BYTES", most)
         with pytest.raises(CodeError, match="is damaged"):
-            code_bucket.fetch(code)
+            code_archive.fetch(code)
 
 
 def test_a_machine_that_does_not_keep_the_code_refuses_a_claim():
@@ -202,4 +202,4 @@ def test_a_machine_that_does_not_keep_the_code_refuses_a_claim():
     with pytest.raises(
         CodeError, match=r"on a claim, pvc://code/team/0+\.tar\.gz, which this machine cannot read; run it"
     ):
-        code_bucket.fetch(code)
+        code_archive.fetch(code)

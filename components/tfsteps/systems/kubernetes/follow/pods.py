@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
+from tfsteps.runs.code import image_of
 from tfsteps.runs.events import ReplicaState
-from tfsteps.runs.images import image_of
 from tfsteps.spec.units import parse_bytes
 from tfsteps.systems.kubernetes.times import latest, seconds
 

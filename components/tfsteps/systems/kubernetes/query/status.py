@@ -10,9 +10,8 @@ import msgspec
 from tfsteps.kube.watch import Listed
 from tfsteps.runs.events import Event, JobChanged, ReplicaChanged, ReplicaName, replicas_of
 from tfsteps.runs.identity import PREFIX, Identity
-from tfsteps.runs.incarnations import Incarnations
 from tfsteps.runs.location import Location
-from tfsteps.runs.status import ReplicaStatus, Status
+from tfsteps.runs.status import Incarnations, ReplicaStatus, Status
 from tfsteps.systems.kubernetes.cleanup.retention import retention_policy
 from tfsteps.systems.kubernetes.follow.pods import Pod, pod
 from tfsteps.systems.kubernetes.follow.tracker import Tracker

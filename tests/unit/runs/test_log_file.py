@@ -20,9 +20,9 @@ from tfsteps.launcher.log_writer import LogWriter
 from tfsteps.launcher.printer import Printer
 from tfsteps.launcher.recorder import Recorder
 from tfsteps.report import logs
-from tfsteps.runs import log_segments
+from tfsteps.runs import log_file
 from tfsteps.runs.events import JobChanged, LogLines, ReplicaName, State
-from tfsteps.runs.log_segments import GAP, LogReader, segments
+from tfsteps.runs.log_file import GAP, LogReader, segments
 
 W0, W1 = ReplicaName("worker", 0), ReplicaName("worker", 1)
 KIB, MIB = 1 << 10, 1 << 20
@@ -187,7 +187,7 @@ def test_a_line_longer_than_a_segment_is_kept_whole(tmp_path):
 def test_the_log_of_a_killed_launcher_can_be_read(tmp_path):
     code = (
         "import pathlib, sys\n"
-        "from tests.unit.runs.test_log_segments import *\n"
+        "from tests.unit.runs.test_log_file import *\n"
         "book = LogWriter(pathlib.Path(sys.argv[1]), LIMIT)\n"
         "number = 0\n"
         "while True:\n"
@@ -208,7 +208,7 @@ def test_a_concurrent_reader_has_each_line_once_or_a_gap(tmp_path):
     path = tmp_path / "log"
     code = (
         "import pathlib, sys\n"
-        "from tests.unit.runs.test_log_segments import *\n"
+        "from tests.unit.runs.test_log_file import *\n"
         "book = LogWriter(pathlib.Path(sys.argv[1]), LIMIT)\n"
         "print(flush=True)\n"
         "write(book, 0, 200_000, block=50)\n"
@@ -334,7 +334,7 @@ def test_a_report_reads_the_end_across_segments(tmp_path, monkeypatch):
 def test_a_copy_is_one_file(tmp_path):
     attempt, lock = dropped()
     lock.close()
-    log_segments.copy(attempt.log, tmp_path / "copy")
+    log_file.copy(attempt.log, tmp_path / "copy")
     text = (tmp_path / "copy").read_bytes()
     assert text.count(b"(log incomplete: ") == 1
     kept = [line for line in read_all(attempt.log) if isinstance(line, str)]
