@@ -8,8 +8,7 @@ except ModuleNotFoundError as _error:
     raise ModuleNotFoundError("tfsteps.argo needs hera: pip install 'tfsteps[argo]'", name="hera") from None
 
 from tfsteps.engines.argo.lint import lint_messages, warnings
-from tfsteps.engines.argo.manifests import workflow_template
-from tfsteps.engines.argo.step import ArgoStep, argo_step
+from tfsteps.engines.argo.step import ArgoStep, argo_step, workflow_template
 from tfsteps.image import IMAGE
 
 train = argo_step("train")

@@ -12,7 +12,7 @@ from tests.argo.environment import BUSYBOX, CLUSTER_TEMPLATES, JOBS, TEMPLATES, 
 from tests.support.shell import printing
 from tests.support.waiting import until
 from tfsteps.argo import lint_messages, workflow_template
-from tfsteps.imports.pipelines import read_pipelines
+from tfsteps.imports.read import read_pipelines
 from tfsteps.runs.identity import new_run_id
 
 pytestmark = pytest.mark.cluster

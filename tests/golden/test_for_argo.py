@@ -11,8 +11,7 @@ import yaml
 import tfsteps
 from tfsteps.engines.argo import interface
 from tfsteps.engines.argo.lint import lint_messages
-from tfsteps.engines.argo.manifests import workflow_template
-from tfsteps.engines.argo.step import argo_step
+from tfsteps.engines.argo.step import argo_step, workflow_template
 
 STEPS = pathlib.Path(tfsteps.__file__).parent / "steps"
 COMPILED = sorted(STEPS.glob("*/component.yaml"))

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.systems.kubernetes.objects import tfjob
 from tests.wire.scripted import Answer, refusal, serve
 from tests.wire.test_another_cluster import OWNER, VERSION, Far, Home, kubeconfig
-from tfsteps.janitor import options, other_clusters
+from tfsteps.janitor import options, sweep
 from tfsteps.kube.client import Api
 from tfsteps.runs.demo import DEMO
 from tfsteps.runs.identity import MANAGED_BY
@@ -57,7 +57,7 @@ class Clusters:
         self.far.jobs[:] = [{**item, "metadata": {**metadata, "creationTimestamp": "2026-01-01T00:00:00Z"}}]
 
     def sweep(self, *, dry_run=False):
-        return [*other_clusters.sweep_others(self.api, "ns", self.said.append, dry_run=dry_run)]
+        return [*sweep.sweep_others(self.api, "ns", self.said.append, dry_run=dry_run)]
 
     @property
     def kept(self):
@@ -67,7 +67,7 @@ class Clusters:
 @pytest.fixture
 def clusters(monkeypatch):
     monkeypatch.setattr("tfsteps.kube.http_client.SETTLE_SECONDS", 0.0)
-    monkeypatch.setattr(other_clusters, "_PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(sweep, "_PATIENCE_SECONDS", 0.2)
     far, here = There(), Here()
     with serve(far, tls=True) as there, serve(here, tls=True) as home:
         here.secret["far"] = kubeconfig(there)
@@ -160,7 +160,7 @@ def test_a_cluster_that_does_not_answer_is_said_and_the_next_one_is_cleaned(clus
 
 def test_the_pass_over_a_cluster_ends_in_time(clusters, monkeypatch):
     clusters.here.answer = GONE
-    monkeypatch.setattr(other_clusters, "_LONGEST_SECONDS", -1.0)
+    monkeypatch.setattr(sweep, "_LONGEST_SECONDS", -1.0)
     (count,) = clusters.sweep()
     assert (clusters.kept, count.due, count.failures) == (True, 0, 1)
 

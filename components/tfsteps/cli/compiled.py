@@ -18,9 +18,9 @@ from tfsteps.console.errors import CommandError
 from tfsteps.console.inputs import read_text
 from tfsteps.console.messages import warn
 from tfsteps.engines import registry
-from tfsteps.engines.compiled import Compiled, LintError
+from tfsteps.engines.authoring import Compiled, LintError
+from tfsteps.engines.cluster_checks import refusals
 from tfsteps.engines.plugin import EnginePlugin
-from tfsteps.engines.step_jobs import refusals
 from tfsteps.kube.backoff import COMMAND_PATIENCE_SECONDS
 from tfsteps.runs.location import Location
 from tfsteps.spec import SpecError

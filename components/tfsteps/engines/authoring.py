@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from tfsteps.spec.problems import Path, Problem, SpecError
+
 if TYPE_CHECKING:
     from tfsteps.systems.kubernetes.preflight.references import Reference
 
@@ -18,6 +20,29 @@ ARGO_MACRO = r"\{\{\s*workflow\.[^{}]*\}\}"
 
 SETTINGS = "settings"
 """In `PipelineTask.missing`: what the author set on the task."""
+
+REFERENCE = "{{"
+"""In the text of a reference, of both engines."""
+
+
+def places(value: Any, path: Path = (), *, mark: str = REFERENCE) -> Iterator[Path]:
+    """Yield the paths of all texts that contain `mark`, and of mappings with such keys."""
+    match value:
+        case str() if mark in value:
+            yield path
+        case Mapping():
+            if any(mark in str(key) for key in value):
+                yield path
+            for key, item in value.items():
+                yield from places(item, (*path, key), mark=mark)
+        case list():
+            for i, item in enumerate(value):
+                yield from places(item, (*path, i), mark=mark)
+
+
+def overlaps(path: Path, others: Sequence[Path]) -> bool:
+    """Tell whether a path is equal to, above or below one of the others."""
+    return any(path[: len(other)] == other[: len(path)] for other in others)
 
 
 class PipelineTask(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,3 +140,39 @@ class Authoring(abc.ABC):
             SpecError: The same, of an input of the task.
         """
         raise NotImplementedError
+
+
+class Compiled(msgspec.Struct, frozen=True):
+    """A compiled pipeline.
+
+    Attributes:
+        source: Name of the pipeline in messages.
+        text: The compiled text.
+        documents: The YAML documents in the text.
+        engine: Name of the engine that it is compiled for.
+        authoring: Of that engine.
+        pipeline: The pipeline object of the program, for local runs; None if the pipeline was read from a file.
+    """
+
+    source: str
+    text: str
+    documents: list[dict[str, Any]]
+    engine: str
+    authoring: Authoring
+    pipeline: Any = None
+
+    @property
+    def name(self) -> str:
+        """The pipeline's or the manifest's name."""
+        return self.authoring.title(self.documents[0])
+
+
+class LintError(SpecError):
+    """The problems of a lint, as sentences that contain the place and the fix."""
+
+    def __init__(self, source: str, sentences: list[str]) -> None:
+        """Store each sentence as a problem."""
+        super().__init__([Problem(path=(), wrong=sentence, fix="") for sentence in sentences], source)
+
+    def _lines(self) -> list[str]:
+        return [f"{self.source}: {problem.wrong}" for problem in self.problems]

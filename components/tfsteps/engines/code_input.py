@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from tfsteps.engines.unclear import REFERENCE
+from tfsteps.engines.authoring import REFERENCE
 from tfsteps.spec.problems import Problem, SpecError
 
 CODE = "code"

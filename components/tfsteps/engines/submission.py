@@ -13,7 +13,7 @@ import yaml
 from tfsteps.console.errors import CommandError
 from tfsteps.console.inputs import confirmed
 from tfsteps.console.messages import say
-from tfsteps.engines.compiled import Compiled
+from tfsteps.engines.authoring import Compiled
 from tfsteps.runs.demo import Mark
 from tfsteps.runs.pipeline_record import LocalSubmission as Recorded
 from tfsteps.schedule import Schedule

@@ -1,4 +1,4 @@
-"""Finds the jobs in the documents of a text, and reads each by its kind. Pure."""
+"""Finds the jobs in the documents of a text, and reads each by its kind; pipelines of platforms as Workflows. Pure."""
 
 import importlib
 import re
@@ -6,6 +6,8 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
+
+import msgspec
 
 from tfsteps import spec, yaml_reader
 from tfsteps.imports.draft import Imported
@@ -34,6 +36,9 @@ _READERS: Mapping[tuple[str, str], str] = {
 
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+
+PIPELINE_READERS = ("tfsteps.platforms.cube_studio.pipeline:read_pipelines",)
+"""The readers of platforms, each a `PipelineReader` as `module:function`, which is imported when it is needed."""
 
 
 def _readers() -> Mapping[tuple[str, str], str]:
@@ -209,3 +214,37 @@ def _name(document: Mapping[str, Any]) -> Any:
     """Return the name of an object, for messages; empty = it has none."""
     metadata = document.get("metadata", document)
     return (metadata.get("name") or metadata.get("generateName") or "") if isinstance(metadata, dict) else ""
+
+
+class ImportedPipeline(msgspec.Struct, frozen=True):
+    """A pipeline in the notation of an engine.
+
+    Attributes:
+        name: Its name.
+        source: What it was, for messages: `pipeline mnist of cube-studio`.
+        text: The compiled pipeline: a Workflow as YAML.
+        notes: Sentences about what it does not have, each with the reason.
+    """
+
+    name: str
+    source: str
+    text: str
+    notes: list[str]
+
+
+PipelineReader = Callable[[Any], list[ImportedPipeline]]
+"""Returns the pipelines of a document; empty = it is of another kind. NotUnderstoodError for a wrong one."""
+
+
+def read_pipelines(text: str) -> list[ImportedPipeline]:
+    """Return the pipelines in a YAML or JSON text; empty = there are none. NotUnderstoodError as a `PipelineReader`."""
+    try:
+        documents = yaml_reader.documents(text)
+    except yaml_reader.YamlError:
+        return []  # who reads jobs reports it
+    found = []
+    for name in PIPELINE_READERS:
+        module, _, function = name.partition(":")
+        read: PipelineReader = getattr(importlib.import_module(module), function)
+        found += [pipeline for document in documents for pipeline in read(document)]
+    return found

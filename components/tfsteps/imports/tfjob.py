@@ -2,8 +2,7 @@
 
 from tfsteps.imports.draft import NO_LIMIT, Draft, Imported
 from tfsteps.imports.fields import Fields, NotUnderstoodError
-from tfsteps.imports.metadata import imported, read_metadata, read_replicas, read_restart, restarting
-from tfsteps.imports.pod import read_pod
+from tfsteps.imports.pod import imported, read_metadata, read_pod, read_replicas, read_restart, restarting
 from tfsteps.spec import RoleName
 from tfsteps.spec.units import write_duration
 

@@ -9,8 +9,7 @@ from tfsteps.engines.plugin import EnginePlugin
 from tfsteps.janitor import metrics, options
 from tfsteps.janitor.metrics import JanitorMetrics
 from tfsteps.janitor.options import Options
-from tfsteps.janitor.other_clusters import sweep_others
-from tfsteps.janitor.sweep import Count, Sweep
+from tfsteps.janitor.sweep import Count, Sweep, sweep_others
 from tfsteps.kube import access
 from tfsteps.kube.client import Api
 from tfsteps.kube.credentials import AccessError

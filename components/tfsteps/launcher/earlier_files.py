@@ -12,8 +12,7 @@ from tfsteps.runs.status import Status
 from tfsteps.runs.store import AttemptFolder
 from tfsteps.spec import TrainingJob, is_uri
 from tfsteps.systems.base import Handle
-from tfsteps.tensorboard.event_files import FilePath, event_files
-from tfsteps.tensorboard.event_origin import UNKNOWN, EventOrigin
+from tfsteps.tensorboard.event_files import UNKNOWN_ATTEMPT, EventOrigin, FilePath, event_files
 
 _CLOCKS_SECONDS = 30.0  # by which the clocks of the nodes and of the API server may differ
 
@@ -49,7 +48,7 @@ class EarlierFiles(msgspec.Struct, frozen=True):
             if files is not None and all(isinstance(error, FileNotFoundError) for error in failed):
                 last = msgspec.structs.replace(status.identity, attempt=attempt - 1)
                 earlier = AttemptFolder.of(last).event_origin if files and attempt else None
-                events = {file.shown: earlier.attempt_of(file) if earlier else UNKNOWN for file in files}
+                events = {file.shown: earlier.attempt_of(file) if earlier else UNKNOWN_ATTEMPT for file in files}
         return cls(events, written(status.model, here=status.on_this_machine))
 
 

@@ -21,8 +21,7 @@ from tfsteps.runs.store import AttemptFolder
 from tfsteps.spec import TrainingJob, is_uri
 from tfsteps.systems.base import Handle, LaunchError
 from tfsteps.tensorboard.event_curves import EventCurve, EventCurves
-from tfsteps.tensorboard.event_files import FilePath
-from tfsteps.tensorboard.event_origin import UNKNOWN, EventOrigin
+from tfsteps.tensorboard.event_files import UNKNOWN_ATTEMPT, EventOrigin, FilePath
 
 _NAMED = 8
 _KERAS = ["train", "validation"]  # the runs of its TensorBoard callback; its names of metrics mean the first
@@ -222,7 +221,7 @@ def _doubts(curve: EventCurve, file: int, curves: EventCurves, origin: EventOrig
     if rivals := curves.rivals(curve):
         yield f"{rivals[0]} and {rivals[1]} were written at the same time, and both have values of `{curve.name}`"
     if origin and (attempt := origin.attempt_of(curves.files[file].path)) != origin.attempt:
-        who = "another job, or an attempt that is not known," if attempt == UNKNOWN else f"attempt {attempt}"
+        who = "another job, or an attempt that is not known," if attempt == UNKNOWN_ATTEMPT else f"attempt {attempt}"
         yield f"{who} wrote it, and attempt {origin.attempt} wrote none"
 
 

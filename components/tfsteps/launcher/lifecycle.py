@@ -29,7 +29,7 @@ from tfsteps.runs.store import AttemptFolder, open_private
 from tfsteps.spec import SpecError, TrainingJob
 from tfsteps.systems.base import Cause, Handle, JobNote, LaunchError, OnCluster, StoppedError, System
 from tfsteps.systems.usage_interval import usage_interval
-from tfsteps.tensorboard.event_growth import EventFileGrowth
+from tfsteps.tensorboard.event_files import EventFileGrowth
 from tfsteps.text.tracebacks import stack, unexpected
 
 _IN_POD = "KUBERNETES_SERVICE_HOST"

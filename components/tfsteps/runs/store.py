@@ -43,7 +43,7 @@ from tfsteps.runs.identity import Identity, short_hash
 from tfsteps.runs.lock import Lock, ProcessRef
 from tfsteps.runs.log_file import segments
 from tfsteps.runs.status import Status, abandon, doubt
-from tfsteps.tensorboard.event_origin import EventOrigin
+from tfsteps.tensorboard.event_files import EventOrigin
 
 RECORDS = "TFSTEPS_RECORDS"
 """Environment variable: the address where records are stored as well, see `record_store`; `none` = nowhere."""

@@ -6,8 +6,7 @@ from typing import Any
 
 from tfsteps.schedule.fires import fire_times
 from tfsteps.schedule.parse import from_plain
-from tfsteps.schedule.run_settings import run_spec
-from tfsteps.schedule.types import Schedule, utc
+from tfsteps.schedule.types import Schedule, run_spec, utc
 from tfsteps.spec.problems import Problem, SpecError, problem
 
 NAME = "Argo Workflows"

@@ -13,9 +13,8 @@ from tfsteps.image import IMAGE
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.schedule.argo import NAME_LENGTH, policies, rules
 from tfsteps.schedule.fires import fire_times
-from tfsteps.schedule.run_settings import run_spec
 from tfsteps.schedule.submitter import JOB_NAME, JOB_UID
-from tfsteps.schedule.types import Schedule
+from tfsteps.schedule.types import Schedule, run_spec
 from tfsteps.spec.problems import Problem, problem
 
 __all__ = ["FILE", "NAME", "NAME_LENGTH", "fires", "objects", "schedule_problems"]

@@ -13,8 +13,7 @@ from tfsteps.schedule.argo import NAME_LENGTH
 from tfsteps.schedule.cronjob import FILE
 from tfsteps.schedule.parse import from_plain
 from tfsteps.schedule.rules import RuleState
-from tfsteps.schedule.run_settings import run_spec
-from tfsteps.schedule.types import Schedule
+from tfsteps.schedule.types import Schedule, run_spec
 
 __all__ = ["ACCEPTED", "NAME_LENGTH", "PAUSED", "SELECTOR", "STATE", "config_map", "is_schedule", "read", "state_of"]
 

@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import IO, NamedTuple, Protocol, TypeVar
 
 from tfsteps.spec import is_uri
-from tfsteps.tensorboard.event_files import EventFile, FilePath, curve_name, event_files, open_regular
-from tfsteps.tensorboard.event_origin import EventOrigin
+from tfsteps.tensorboard.event_files import EventFile, EventOrigin, FilePath, curve_name, event_files, open_regular
 from tfsteps.tensorboard.event_records import Event
 
 _CROWDED = 20_000  # values of one curve kept while reading

@@ -1,12 +1,20 @@
-"""Reading the event files below a folder while they are being written: where they are, and how far each is whole."""
+"""The event files below a folder: reading them while they are written, whose each is, and whether they grow.
 
+Several attempts, and other jobs, may write to one folder. Growth is a sign of life of programs that print nothing.
+"""
+
+import contextlib
 import os
 import pathlib
+import re
 import stat
 import struct
+import threading
 from collections import deque
-from collections.abc import Callable, Iterator
-from typing import IO, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import IO, NamedTuple, Self
+
+import msgspec
 
 from tfsteps.tensorboard.event_records import Event, holds_summary, masked_crc32c, masked_crc_of_length, parse
 
@@ -16,6 +24,11 @@ POLL_BYTES = 8 << 20
 _MAX_RECORD = 1 << 20  # what is larger is passed over unread unless it holds a summary, as TensorFlow 1 merges them
 _MAX_SUMMARY = 32 << 20  # what is larger holds images
 _HEAD = 32  # bytes of an event, in which its kind stands
+
+UNKNOWN_ATTEMPT = -1
+"""The number of an attempt that is not known."""
+
+_NAME = re.compile(r"events\.out\.tfevents\.([0-9]+)\.(.+)")  # the second and the host of its creation
 
 
 class Scalar(NamedTuple):
@@ -182,3 +195,104 @@ class EventFile:
 
 def _uint32(raw: bytes) -> int:
     return int.from_bytes(raw, "little")
+
+
+class EventOrigin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What tells the event files of an attempt from the others in the folder. No clock of another machine is trusted.
+
+    Attributes:
+        attempt: Number of the attempt.
+        earlier: Whether what earlier attempts wrote counts too.
+        job: uid of the attempt's job; empty = not known.
+        hosts: Host names that only replicas of one attempt have, without what follows `-`: the attempt by host name.
+            Writers put the host into the file's name. Empty = the host names of replicas do not tell.
+        since: When the job was created, in seconds since the epoch: an older file of these hosts is of an earlier job
+            of the same name. 0 = not known.
+        before: The event files that existed before the job was started, by path below the folder, with the attempt that
+            wrote them. None = the folder was not read then.
+    """
+
+    attempt: int
+    earlier: bool = False
+    job: str = ""
+    hosts: Mapping[str, int] = {}
+    since: float = 0.0
+    before: Mapping[str, int] | None = None
+
+    def attempt_of(self, file: FilePath) -> int:
+        """Return the number of the attempt that wrote a file; `UNKNOWN_ATTEMPT` = of another job, or not known."""
+        if match := _NAME.match(file.name):
+            created, host = int(match[1]), match[2]
+            for name, attempt in self.hosts.items():
+                if re.match(rf"{re.escape(name)}(?![a-z0-9])", host):
+                    return UNKNOWN_ATTEMPT if attempt == self.attempt and created < self.since else attempt
+        return UNKNOWN_ATTEMPT if self.before is None else self.before.get(file.shown, self.attempt)
+
+    def counts(self, file: FilePath) -> bool:
+        """Return whether the values of a file are values of this attempt."""
+        return self.earlier or self.attempt_of(file) == self.attempt
+
+    def predates(self, file: FilePath) -> bool:
+        """Return whether a file is known to be older than this attempt."""
+        return self.attempt_of(file) not in (self.attempt, UNKNOWN_ATTEMPT) or file.shown in (self.before or ())
+
+
+class EventFileGrowth:
+    """Checks the event files below a folder for growth, as long as its `with` block lasts.
+
+    In a thread of its own: the folder may be on a network file system that does not answer.
+    """
+
+    def __init__(
+        self,
+        logdir: str | os.PathLike[str],
+        seconds: float,
+        sizes: Callable[[], Mapping[str, int]] | None = None,
+    ) -> None:
+        """Prepare to check.
+
+        Args:
+            logdir: The folder. If it does not exist here, or not yet, it does not grow.
+            seconds: Pause between two checks.
+            sizes: Returns the sizes of the event files by path; None = the files below `logdir`.
+        """
+        self._sizes = sizes or (lambda: file_sizes(logdir))
+        self._seconds = seconds
+        self._grown = threading.Event()
+        self._closed = threading.Event()
+
+    def __enter__(self) -> Self:
+        """Start to check."""
+        threading.Thread(target=self._look, name="event files", daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop to check."""
+        self._closed.set()
+
+    def grown(self) -> bool:
+        """Tell whether the event files have grown since the last call."""
+        grown = self._grown.is_set()
+        self._grown.clear()
+        return grown
+
+    def _look(self) -> None:
+        known: Mapping[str, int] | None = None
+        while True:
+            with contextlib.suppress(Exception):  # an object store fails in many ways; the next check may succeed
+                sizes = self._sizes()
+                if known is not None and sizes != known:
+                    self._grown.set()
+                known = sizes
+            if self._closed.wait(self._seconds):
+                return
+
+
+def file_sizes(logdir: str | os.PathLike[str]) -> dict[str, int]:
+    """Return the size in bytes of each event file below a folder, by path; files that cannot be read are left out."""
+    sizes = {}
+    for folder, _, names in os.walk(logdir):
+        for path in (os.path.join(folder, name) for name in names if "tfevents" in name):  # noqa: PTH118  as there
+            with contextlib.suppress(OSError):
+                sizes[path] = os.stat(path).st_size  # noqa: PTH116
+    return sizes

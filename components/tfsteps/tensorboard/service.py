@@ -21,9 +21,9 @@ import msgspec
 
 from tfsteps.spec import is_uri
 from tfsteps.tensorboard.address import HEALTH, PORT
-from tfsteps.tensorboard.event_growth import EventFileGrowth, file_sizes
-from tfsteps.tensorboard.log_dirs import arguments
+from tfsteps.tensorboard.event_files import EventFileGrowth, file_sizes
 from tfsteps.tensorboard.object_store import set_endpoints, sizes_below
+from tfsteps.tensorboard.process import arguments
 from tfsteps.text import streams
 
 _LONGEST_PAUSE = 15.0  # seconds between two looks at the event files

@@ -19,7 +19,7 @@ from tfsteps.console import live_view as view_module
 from tfsteps.console.live_view import LiveTable, LiveView
 from tfsteps.runs.events import PartialLine, ReplicaName, ReplicaState, State, one_line
 from tfsteps.runs.store import AttemptFolder, make_private
-from tfsteps.tensorboard.event_origin import EventOrigin
+from tfsteps.tensorboard.event_files import EventOrigin
 
 
 class Recorder(io.StringIO):

@@ -28,7 +28,7 @@ from tfsteps.runs.store import AttemptFolder, make_private
 from tfsteps.steps.job_step import JobOutput
 from tfsteps.systems.base import LaunchError
 from tfsteps.tensorboard.event_curves import EventCurves
-from tfsteps.tensorboard.event_origin import EventOrigin
+from tfsteps.tensorboard.event_files import EventOrigin
 
 FIELDS = {"name": "one", "command": ["true"], "roles": {"worker": {}}}
 LOSS = {"loss": "train/loss"}

@@ -8,8 +8,7 @@ import pytest
 
 from tfsteps import schedule
 from tfsteps.schedule import argo, cronjob, fires, kubeflow
-from tfsteps.schedule.run_settings import run_spec
-from tfsteps.schedule.types import utc
+from tfsteps.schedule.types import run_spec, utc
 from tfsteps.spec import SpecError
 
 NOW = dt.datetime(2026, 10, 20, 12, tzinfo=dt.UTC).timestamp()

@@ -16,7 +16,7 @@ from tests.support.event_writer import ScalarWriter, event, field, record, varin
 from tfsteps.launcher import event_summary
 from tfsteps.tensorboard import event_curves, event_records
 from tfsteps.tensorboard.event_curves import EventCurves
-from tfsteps.tensorboard.event_origin import EventOrigin
+from tfsteps.tensorboard.event_files import EventOrigin
 from tfsteps.tensorboard.event_records import masked_crc32c
 
 sys.modules.setdefault("tensorboard.compat.notf", types.ModuleType("notf"))  # its reader without TensorFlow

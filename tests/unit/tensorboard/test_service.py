@@ -17,8 +17,7 @@ import pytest
 from tests.support import gcs, s3
 from tests.support.event_writer import ScalarWriter
 from tests.support.waiting import until
-from tfsteps.tensorboard.log_dirs import arguments
-from tfsteps.tensorboard.process import _free_port
+from tfsteps.tensorboard.process import _free_port, arguments
 from tfsteps.tensorboard.service import HEALTH, Frontend, Lifetime
 
 

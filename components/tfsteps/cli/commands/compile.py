@@ -13,7 +13,7 @@ from tfsteps.cli.place_options import CheckedOn, Context, Namespace
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say, warn
 from tfsteps.engines import registry
-from tfsteps.engines.compiled import Compiled, LintError
+from tfsteps.engines.authoring import Compiled, LintError
 from tfsteps.runs.location import Location
 from tfsteps.spec import format_bytes
 
@@ -117,8 +117,8 @@ def _missing(compiled: Compiled, place: Place) -> Iterator[str]:
     if place.on == Location.LOCAL:
         return
     from tfsteps.backends.kubernetes.backend import cluster  # noqa: PLC0415  most checks need no HTTP
-    from tfsteps.engines.missing_objects import missing  # noqa: PLC0415
+    from tfsteps.engines.cluster_checks import missing_objects  # noqa: PLC0415
 
     with cluster(place) as runs:
         for namespace, references in compiled.authoring.references(compiled.documents):
-            yield from missing(runs.api, place.namespace or namespace or runs.namespace, references)
+            yield from missing_objects(runs.api, place.namespace or namespace or runs.namespace, references)

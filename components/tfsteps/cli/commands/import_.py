@@ -19,10 +19,9 @@ from tfsteps.imports import read
 from tfsteps.imports.draft import Imported
 from tfsteps.imports.fields import NotUnderstoodError
 from tfsteps.imports.gang import group_names
-from tfsteps.imports.metadata import job_name
-from tfsteps.imports.pipelines import ImportedPipeline, read_pipelines
-from tfsteps.imports.steps import WRITERS
-from tfsteps.imports.write import job_file, one_line
+from tfsteps.imports.pod import job_name
+from tfsteps.imports.read import ImportedPipeline, read_pipelines
+from tfsteps.imports.write import WRITERS, job_file, one_line
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.resource import Resource
 from tfsteps.runs.location import Location

@@ -15,9 +15,8 @@ from tfsteps.cli.commands.rerun import recorded, recorded_input
 from tfsteps.cli.compiled import load_or_compile, shaped
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import warn
-from tfsteps.engines.authoring import PipelineTask
-from tfsteps.engines.compiled import Compiled
-from tfsteps.engines.step_jobs import JOB_STEPS
+from tfsteps.engines.authoring import Compiled, PipelineTask
+from tfsteps.engines.cluster_checks import JOB_STEPS
 from tfsteps.engines.training_job import training_job
 from tfsteps.runs.identity import task_run_id
 from tfsteps.spec.spelling import nearest

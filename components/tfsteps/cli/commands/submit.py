@@ -18,7 +18,7 @@ from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say, warn
 from tfsteps.console.text import columns
 from tfsteps.engines import registry
-from tfsteps.engines.compiled import Compiled
+from tfsteps.engines.authoring import Compiled
 from tfsteps.engines.plugin import EnginePlugin
 from tfsteps.engines.submission import Scheduler, Submission
 from tfsteps.image import IMAGE, unqualified

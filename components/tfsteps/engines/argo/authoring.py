@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 import yaml
 
 from tfsteps.console.errors import CommandError
-from tfsteps.engines.argo import call_inputs, graphs, launchers, template_rules
+from tfsteps.engines.argo import call_inputs, launchers, template_rules
 from tfsteps.engines.argo.interface import BadValueError, Interface
-from tfsteps.engines.authoring import KUBEFLOW_MACRO, PIPELINES_1_MACRO, Authoring, Document, PipelineTask
+from tfsteps.engines.authoring import KUBEFLOW_MACRO, PIPELINES_1_MACRO, REFERENCE, Authoring, Document, PipelineTask
 from tfsteps.engines.submission import check_names
-from tfsteps.engines.unclear import REFERENCE
 from tfsteps.spec import Problem, SpecError
 from tfsteps.systems.kubernetes.preflight.references import ACCOUNTS, Reference, of_container, of_volume
 
@@ -228,7 +227,7 @@ def _below(
     elif not template_rules.is_graph(template):
         yield _Task(path, None, {})
     elif id(template) not in outer:
-        for call in graphs.calls(template):
+        for call in template_rules.calls(template):
             node = call.node
             known = (
                 call_inputs.by_name(others.get(node["templateRef"]["name"], {}))

@@ -12,7 +12,7 @@ import msgspec
 from tfsteps import spec
 from tfsteps.engines import code_input
 from tfsteps.engines.argo.interface import BadValueError, Input, Interface, interfaces
-from tfsteps.engines.unclear import REFERENCE, overlaps, places
+from tfsteps.engines.authoring import REFERENCE, overlaps, places
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.runs.identity import name_problem
 from tfsteps.spec import Problem, SpecError, TrainingJob

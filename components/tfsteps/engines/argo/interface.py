@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from tfsteps.engines.authoring import REFERENCE
 from tfsteps.engines.base import check_depth
-from tfsteps.engines.unclear import REFERENCE
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.spec import Problem
 from tfsteps.spec.problems import shown

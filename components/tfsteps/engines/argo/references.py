@@ -5,11 +5,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tfsteps.engines.argo import call_inputs, chains, graphs, launchers, loops, template_rules
-from tfsteps.engines.argo.graphs import TemplateCall
-from tfsteps.engines.argo.template_rules import twice
+from tfsteps.engines.argo import call_inputs, launchers, template_rules
+from tfsteps.engines.argo.template_rules import TemplateCall, twice
 from tfsteps.engines.argo.workflow import LOOPS
-from tfsteps.engines.unclear import REFERENCE
+from tfsteps.engines.authoring import REFERENCE
 from tfsteps.spec.problems import shown
 from tfsteps.spec.spelling import nearest
 
@@ -56,7 +55,7 @@ class Workflow:
     def _chain_problems(self, arguments: Mapping[str, str] | None, known: list[str], *, complete: bool) -> list[str]:
         """Return the other problems of inputs that steps get through chains of calls; see `chains.problems`."""
         spec = {**self._base, "hooks": self._spec.get("hooks")}
-        problems = chains.lint_messages(spec, self._others, _STARTS, arguments, complete=complete)
+        problems = call_inputs.chain_messages(spec, self._others, _STARTS, arguments, complete=complete)
         new = [f"{' > '.join(path)}{reason}" for path, reason in problems if f"{path[-1]}{reason}" not in known]
         return [sentence for sentence in dict.fromkeys(new) if sentence not in known]
 
@@ -173,8 +172,8 @@ class Workflow:
             yield from self._variables(template, template, where, [])
 
     def _graph(self, template: _Node, where: str) -> Iterator[str]:
-        calls = graphs.calls(template)
-        yield from (f"{where}: {sentence}" for sentence in graphs.lint_messages(template))
+        calls = template_rules.calls(template)
+        yield from (f"{where}: {sentence}" for sentence in template_rules.call_messages(template))
         for call in calls:
             yield from self._call(call, f"{where}, {call.name}", calls)
             others = [other for other in calls if other.name in call.before]
@@ -189,9 +188,9 @@ class Workflow:
         named = [field for field in ("template", "templateRef", "inline") if node.get(field)]
         if len(named) != 1:
             yield f"{where}: {' and '.join(named) or 'none'} of template, templateRef and inline is given; give one"
-        if len(graphs.loops(node)) > 1:
-            yield f"{where}: {' and '.join(graphs.loops(node))}; give one"
-        if problem := loops.problem(node):
+        if len(template_rules.loops(node)) > 1:
+            yield f"{where}: {' and '.join(template_rules.loops(node))}; give one"
+        if problem := template_rules.loop_problem(node):
             yield f"{where}.{problem}"
         yield from self._values(node.get("arguments") or {}, where, empty=False)
         yield from self._hooks(node, where, calls)
@@ -226,7 +225,7 @@ class Workflow:
         arguments = call_inputs.arguments_of(node)
         sentences = [
             sentence
-            for values in loops.rounds(node, arguments)
+            for values in template_rules.rounds(node, arguments)
             for sentence in call_inputs.lint_messages(target, values, templates, where, complete=True)
         ]
         yield from dict.fromkeys(sentences)
@@ -274,9 +273,9 @@ class Workflow:
         for name in dict.fromkeys(_VARIABLE.findall(text)):
             if reason := self._variable(name, template, before, calls):
                 yield f"{where}: {{{{{name}}}}} {reason}"
-            elif re.match(r"item(\.|$)", name) and not graphs.loops(node) and node.keys() != {"hooks"}:
+            elif re.match(r"item(\.|$)", name) and not template_rules.loops(node) and node.keys() != {"hooks"}:
                 yield f"{where}: {{{{{name}}}}} is defined only in a loop: {', '.join(LOOPS)}"
-            elif name.startswith("item.") and (reason := loops.missing(name, node)):
+            elif name.startswith("item.") and (reason := template_rules.missing_item(name, node)):
                 yield f"{where}: {{{{{name}}}}} {reason}"
 
     def _variable(

@@ -9,6 +9,7 @@ from typing import Any
 
 from hera.workflows import (
     Artifact,
+    ClusterWorkflowTemplate,
     Container,
     NoneArchiveStrategy,
     Parameter,
@@ -17,6 +18,7 @@ from hera.workflows import (
     Steps,
     Task,
     Workflow,
+    WorkflowTemplate,
 )
 from hera.workflows._context import _context
 from hera.workflows.models import (
@@ -41,6 +43,7 @@ from hera.workflows.models import Parameter as ModelParameter
 from tfsteps.engines.argo import ARGUMENT
 from tfsteps.engines.argo.inputs import UNKNOWN, input_problems
 from tfsteps.engines.argo.interface import BadValueError, Interface, interfaces
+from tfsteps.engines.argo.launchers import ENTRYPOINT, NAME
 from tfsteps.engines.argo.task import ARTIFACTS, FOLDER, NODE_NAME, RUN_ID, WORKFLOW
 from tfsteps.engines.code_input import CODE, with_packed_code
 from tfsteps.image import IMAGE, LIMITS, REQUESTS
@@ -394,3 +397,35 @@ def _default(value: Any) -> str:
 
 def _flat(text: str) -> str:
     return " ".join(text.split())
+
+
+def workflow_template(
+    *, cluster: bool = False, name: str = NAME, service_account_name: str | None = None, **settings: Any
+) -> WorkflowTemplate | ClusterWorkflowTemplate:
+    """Return a template of all steps, for `templateRef`; submitted by itself, it runs one `train` step.
+
+    If it is submitted, it cleans up after its job at the end.
+
+    Args:
+        cluster: Whether it is a ClusterWorkflowTemplate, for all namespaces.
+        name: The object's name.
+        service_account_name: ServiceAccount if it is submitted; None = the namespace's default.
+        **settings: The arguments of `using` of a step, for all steps.
+    """
+    kind = ClusterWorkflowTemplate if cluster else WorkflowTemplate
+    steps = {component: argo_step(component).using(**settings) for component in interfaces()}
+    template = kind(
+        name=name,
+        entrypoint=str(steps[ENTRYPOINT].template.name),
+        service_account_name=service_account_name,
+        labels={"app.kubernetes.io/part-of": "tfsteps"},
+        arguments=[_argument(parameter) for parameter in steps[ENTRYPOINT].template._build_inputs().parameters],  # noqa: SLF001
+        templates=[step.template for step in steps.values()],
+    )
+    steps["cleanup"].on_exit(template, scope="run")
+    steps["notify"].add_to(template)
+    return template
+
+
+def _argument(declared: ModelParameter) -> Parameter:
+    return Parameter(name=declared.name, value=declared.default, description=declared.description)

@@ -15,9 +15,8 @@ from tfsteps.console.messages import say, warn
 from tfsteps.engines.argo import launchers, lint, objects
 from tfsteps.engines.argo.authoring import pod_references
 from tfsteps.engines.argo.workflow import WORKFLOWS, trigger_of
-from tfsteps.engines.compiled import Compiled, LintError
-from tfsteps.engines.missing_objects import missing
-from tfsteps.engines.step_jobs import check_settings
+from tfsteps.engines.authoring import Compiled, LintError
+from tfsteps.engines.cluster_checks import check_settings, missing_objects
 from tfsteps.engines.submission import Scheduler, Submission, agree, check_names, options_of, print_yaml, show_command
 from tfsteps.kube.access import find
 from tfsteps.kube.client import Api
@@ -69,7 +68,7 @@ def submit(submission: Submission) -> int:
         where = manifest["metadata"].get("namespace", namespace)
         cluster = JobCluster(namespace=where, home=api)
         check_settings(_with_templates(submission.compiled, api, where, manifest), submission.parameters, cluster)
-        for warning in missing(api, where, pod_references(manifest)):
+        for warning in missing_objects(api, where, pod_references(manifest)):
             warn(warning)
         runs = runs_settings(cluster.read_settings(registry.options()), where, manifest)
         manifests = [objects.marked(item) for item in _manifests(submission, runs)]

@@ -15,8 +15,7 @@ from tfsteps.engines.kfp.executor import whole_numbers
 from tfsteps.engines.kfp.graph import INPUT, UNKNOWN, Call, Node, calls, parameters, short
 from tfsteps.engines.kfp.inputs import decoded, typed
 from tfsteps.engines.kfp.lint import platform_settings
-from tfsteps.engines.kfp.task_config import partial_job
-from tfsteps.engines.kfp.task_settings import task_config
+from tfsteps.engines.kfp.task_config import partial_job, task_config
 from tfsteps.kube.resource import CLAIMS
 from tfsteps.systems.kubernetes.preflight.references import CONFIG_MAPS, SECRETS, Reference
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from tfsteps.console.errors import CommandError
-from tfsteps.engines.compiled import Compiled
+from tfsteps.engines.authoring import Compiled
 from tfsteps.engines.submission import check_names
 from tfsteps.json_errors import NOT_READABLE
 

@@ -7,12 +7,11 @@ from typing import Any, get_args
 
 from tfsteps import spec
 from tfsteps.engines import code_input
+from tfsteps.engines.authoring import places
 from tfsteps.engines.kfp.driver_rules import is_finalizer
 from tfsteps.engines.kfp.executor import whole_numbers
 from tfsteps.engines.kfp.graph import INPUT, PROGRAM, UNKNOWN, Call, Node, parameters, short
-from tfsteps.engines.kfp.task_config import partial_job
-from tfsteps.engines.kfp.task_settings import task_config
-from tfsteps.engines.unclear import places
+from tfsteps.engines.kfp.task_config import partial_job, task_config
 from tfsteps.spec import Problem, SpecError, TrainingJob, dotted, format_duration
 from tfsteps.spec.decode import Document, decode
 from tfsteps.spec.step_inputs import plain_job, plain_tensorboard, tensorboard_job

@@ -19,14 +19,13 @@ from msgspec.structs import replace
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say, warn
 from tfsteps.console.text import local_time
-from tfsteps.engines.compiled import Compiled, LintError
+from tfsteps.engines.authoring import Compiled, LintError
+from tfsteps.engines.cluster_checks import JOB_STEPS, check_settings, missing_objects
 from tfsteps.engines.kfp import lint
 from tfsteps.engines.kfp.authoring import NAMESPACE, pod_references
 from tfsteps.engines.kfp.client import open_client, pages
 from tfsteps.engines.kfp.graph import calls
 from tfsteps.engines.kfp.inputs import definitions, typed
-from tfsteps.engines.missing_objects import missing
-from tfsteps.engines.step_jobs import JOB_STEPS, check_settings
 from tfsteps.engines.submission import Submission, agree, print_yaml, show_command
 from tfsteps.kube.access import find
 from tfsteps.kube.client import Api
@@ -139,7 +138,7 @@ def _missing(submission: Submission, kubernetes: Api | None, arguments: dict[str
         named.append(Reference(ACCOUNTS, submission.service_account))
     messages: list[str] = []
     with contextlib.suppress(ApiError):  # as above
-        messages.extend(missing(kubernetes, submission.namespace or NAMESPACE, named) if kubernetes else ())
+        messages.extend(missing_objects(kubernetes, submission.namespace or NAMESPACE, named) if kubernetes else ())
     return messages
 
 

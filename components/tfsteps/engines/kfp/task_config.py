@@ -1,4 +1,4 @@
-"""Converts `dsl.TaskConfig`, the settings of an author on a task, to the fields of a job description.
+"""`dsl.TaskConfig`, the settings of an author on a task: from a compiled pipeline, and to the fields of a job.
 
 The driver passes it as Kubernetes JSON, with the field names of a pod spec. A field is None if it is not set, and with
 kfp.local. Settings for the launcher are left out: variables TFSTEPS_*, and a mounted Secret with a file that one of
@@ -15,6 +15,7 @@ from tfsteps.spec import Problem, SpecError
 
 _GPU = "nvidia.com/gpu"
 _OURS = "TFSTEPS_"
+_NAMED = "a"  # the name of an object that only the run knows
 
 
 def partial_job(config: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -167,3 +168,48 @@ def _source(volume: Mapping[str, Any]) -> dict[str, Any]:
 def _unknown(path: tuple[str, ...], wrong: str, allowed: str) -> SpecError:
     problem = Problem(path=("task_config", *path), wrong=wrong, allowed=allowed, fix="Use another source on the task")
     return SpecError([problem], "task_config")
+
+
+def task_config(container: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the variables and volumes of a task, as Kubernetes JSON.
+
+    Args:
+        container: The task's container.
+        settings: What kfp.kubernetes set on the task, of the platform settings.
+    """
+    volumes = list(_set_volumes(settings))
+    return {
+        "env": [*(container.get("env") or []), *_set_variables(settings)],
+        "volumes": [volume for volume, _ in volumes],
+        "volumeMounts": [mount for _, mount in volumes],
+    }
+
+
+def _set_variables(settings: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    sources = (("secretAsEnv", "secret", "secretKeyRef"), ("configMapAsEnv", "configMap", "configMapKeyRef"))
+    for field, kind, reference in sources:
+        for source in settings.get(field) or []:
+            for pair in source.get("keyToEnv") or []:
+                key = {"name": _name(source, f"{kind}Name"), "key": pair.get(f"{kind}Key") or _NAMED}
+                yield {"name": pair["envVar"], "valueFrom": {reference: key}}
+    for source in settings.get("fieldPathAsEnv") or []:
+        yield {"name": source["name"], "valueFrom": {"fieldRef": {"fieldPath": source["fieldPath"]}}}
+
+
+def _set_volumes(settings: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """Yield each volume with its mount."""
+    sources = (
+        ("pvcMount", "pvcName", "persistentVolumeClaim", "claimName"),
+        ("secretAsVolume", "secretName", "secret", "secretName"),
+        ("configMapAsVolume", "configMapName", "configMap", "name"),
+    )
+    for field, named, kind, key in sources:
+        for i, source in enumerate(settings.get(field) or []):
+            name = f"{field}-{i}"
+            mount = {"name": name, "mountPath": source["mountPath"], "subPath": source.get("subPath", "")}
+            yield {"name": name, kind: {key: _name(source, named)}}, mount
+
+
+def _name(source: Mapping[str, Any], field: str) -> str:
+    constant = (source.get(f"{field}Parameter") or {}).get("runtimeValue", {}).get("constant")
+    return str(source.get(field) or constant or _NAMED)

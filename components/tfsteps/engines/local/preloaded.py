@@ -1,4 +1,4 @@
-"""The fork server of `preload` imports this module, which imports and uses all modules of a launcher.
+"""The fork server of `step` imports this module, which imports and uses all modules of a launcher.
 
 The import starts a new session.
 """
@@ -11,7 +11,7 @@ import sys
 import msgspec
 
 from tfsteps import spec
-from tfsteps.engines.local.preload import LAUNCHERS
+from tfsteps.engines.local.step import LAUNCHERS
 from tfsteps.runs import identity
 from tfsteps.runs.status import Status
 from tfsteps.systems import registry

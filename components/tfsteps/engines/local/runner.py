@@ -15,9 +15,8 @@ from kfp import dsl
 from kfp.local import utils
 
 from tfsteps.engines.kfp.executor import RUN_ID, ExecutorInput
-from tfsteps.engines.local.preload import can_fork
 from tfsteps.engines.local.sdk_patches import patched, problem
-from tfsteps.engines.local.step import StepProcess
+from tfsteps.engines.local.step import StepProcess, can_fork
 from tfsteps.engines.local.step_output import StepObserver, StepOutput, View
 from tfsteps.image import IMAGE
 from tfsteps.launcher.exit_codes import ExitCode

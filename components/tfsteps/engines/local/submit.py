@@ -6,7 +6,7 @@ from typing import Any
 
 from tfsteps.console.errors import CommandError
 from tfsteps.console.text import clean
-from tfsteps.engines.compiled import Compiled, LintError
+from tfsteps.engines.authoring import Compiled, LintError
 from tfsteps.engines.kfp import lint
 from tfsteps.engines.kfp.inputs import definitions, typed
 from tfsteps.engines.submission import Rerun, Submission

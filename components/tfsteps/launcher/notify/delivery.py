@@ -16,8 +16,7 @@ from tfsteps import __version__
 from tfsteps.kube import backoff, connections
 from tfsteps.kube.connections import retry_after
 from tfsteps.kube.credentials import Access
-from tfsteps.launcher.notify.notification import Notification, body
-from tfsteps.launcher.notify.url import Url
+from tfsteps.launcher.notify.notification import Notification, Url, body
 from tfsteps.spec import Webhook
 
 _CONNECT_SECONDS, _READ_SECONDS = 5.0, 10.0

@@ -32,14 +32,14 @@ class Notifier:
         self._first = len(self.warnings)
 
     def _channel(self, webhook: Webhook, environment: Mapping[str, str]) -> "Channel | None":
-        from tfsteps.launcher.notify import delivery, url  # noqa: PLC0415
+        from tfsteps.launcher.notify import delivery, notification  # noqa: PLC0415
 
         name = webhook.url.env
         try:
-            if found := url.from_environment(name, environment):
+            if found := notification.from_environment(name, environment):
                 return delivery.Channel(webhook, found, self._warn)
             self._warn(f"A webhook is not called: the launcher's variable {name} is not set.")
-        except url.UrlError as error:
+        except notification.UrlError as error:
             self._warn(f"A webhook is not called: the URL in the launcher's variable {name} {error}.")
         return None
 
@@ -109,13 +109,13 @@ def webhook_problems(job: TrainingJob, environment: Mapping[str, str] = os.envir
     """Return the problems of the URLs of a job's webhooks; a variable that is not set is none. Shows no URL."""
     if not job.notify:
         return []
-    from tfsteps.launcher.notify import url  # noqa: PLC0415
+    from tfsteps.launcher.notify import notification  # noqa: PLC0415
 
     result = []
     for i, webhook in enumerate(job.notify):
         try:
-            url.from_environment(webhook.url.env, environment)
-        except url.UrlError as error:
+            notification.from_environment(webhook.url.env, environment)
+        except notification.UrlError as error:
             result.append(
                 Problem(
                     path=("notify", i, "url", "env"),

@@ -15,7 +15,7 @@ import yaml
 
 from tfsteps.engines.argo.launchers import NAME as TEMPLATES
 from tfsteps.imports.fields import Fields, NotUnderstoodError
-from tfsteps.imports.pipelines import ImportedPipeline
+from tfsteps.imports.read import ImportedPipeline
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.platforms.cube_studio.inputs import job_fields, parse
 from tfsteps.runs.identity import Identity

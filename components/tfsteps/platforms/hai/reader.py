@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from tfsteps import yaml_reader
 from tfsteps.imports.draft import Draft, Imported
 from tfsteps.imports.fields import Fields, NotUnderstoodError
-from tfsteps.imports.metadata import imported, job_name
+from tfsteps.imports.pod import imported, job_name
 from tfsteps.platforms.hai.options import HaiOptions
 from tfsteps.platforms.hai.schema import AUTO, NAME, PLAN
 from tfsteps.spec.units import write_duration

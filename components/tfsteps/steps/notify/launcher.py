@@ -1,16 +1,26 @@
 """The program of the `notify` component: sends the notification of the end of a run."""
 
+import json
 import re
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any, get_args
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, get_args
+
+import msgspec
 
 from tfsteps.engines.base import StepTask
-from tfsteps.engines.run_status import RunEvent, failed_nodes, run_event
 from tfsteps.launcher.exit_codes import ExitCode
-from tfsteps.launcher.notify.notification import FORMATS, FailedTask, Notification, body, of_run
-from tfsteps.launcher.notify.url import Url, UrlError, from_environment
+from tfsteps.launcher.notify.notification import (
+    FORMATS,
+    FailedTask,
+    Notification,
+    Url,
+    UrlError,
+    body,
+    from_environment,
+    of_run,
+)
 from tfsteps.spec import Problem, SpecError
 from tfsteps.spec.types import WEBHOOK_DEFAULT, WEBHOOK_PREFIX, WEBHOOK_VARIABLE
 from tfsteps.steps import program
@@ -20,6 +30,16 @@ from tfsteps.text import streams
 _SOURCE = "inputs"
 _PATIENCE_SECONDS = 60.0
 _UNREPORTED = "A step ended without a report of its state: its launcher was killed, or the run was terminated."
+
+RunEvent = Literal["succeeded", "failed", "cancelled"]
+
+_EVENTS: dict[str, RunEvent] = {
+    "succeeded": "succeeded",
+    "complete": "succeeded",
+    "cached": "succeeded",
+    "canceled": "cancelled",
+    "cancelled": "cancelled",
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -107,6 +127,70 @@ def _one_of(field: str, value: object, allowed: Sequence[str]) -> str:
 
 def _wrong(field: str, value: str, wrong: str, fix: str, allowed: str = "") -> SpecError:
     return SpecError([Problem(path=(field,), value=value, wrong=wrong, fix=fix, allowed=allowed)], _SOURCE)
+
+
+# --- how a run ended, in the words of Kubeflow Pipelines, of its local runner, and of Argo
+
+
+class FailedNode(msgspec.Struct, frozen=True, kw_only=True):
+    """A node of a Workflow that failed.
+
+    Attributes:
+        name: Its name in the pipeline.
+        message: Argo's message; empty = none.
+        finished: When it ended, as Argo writes it; empty = not known.
+    """
+
+    name: str
+    message: str = ""
+    finished: str = ""
+
+
+def run_event(state: str) -> RunEvent:
+    """Return the event of an engine's state.
+
+    Kubeflow Pipelines reports RUNNING if a launcher was killed or the run was terminated: it counts as failed, as any
+    state that is not known.
+    """
+    return _EVENTS.get(state.strip().lower(), "failed")
+
+
+def failed_nodes(failures: str) -> list[FailedNode]:
+    """Return the nodes in the text of `{{workflow.failures}}`, in the order in which they ended.
+
+    Argo quotes the JSON once more. A text that was cut yields the nodes that are complete.
+    """
+    nodes = []
+    for item in _objects(_unquoted(failures)):
+        name, message, finished = (_text(item.get(key)) for key in ("displayName", "message", "finishedAt"))
+        if name:
+            nodes.append(FailedNode(name=name, message=message, finished=finished))
+    return sorted(nodes, key=lambda node: (node.finished, node.name, node.message))  # Argo's order is random
+
+
+def _unquoted(text: str) -> str:
+    text = text.strip()
+    if not text.startswith('"'):
+        return text
+    try:
+        return str(json.loads(text))
+    except ValueError:  # it was cut, or has one of Go's escapes
+        return re.sub(r"\\(.)", lambda match: f"\\{match[1]}" if match[1] in "nrt" else match[1], text.strip('"'))
+
+
+def _objects(text: str) -> Iterator[dict[str, Any]]:
+    decoder, at = json.JSONDecoder(), text.find("{")
+    while at >= 0:
+        try:
+            item, end = decoder.raw_decode(text, at)
+        except ValueError:
+            return
+        yield item
+        at = text.find("{", end)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from tfsteps.runs.events import ReplicaName, ReplicaState
 from tfsteps.spec import TrainingJob
-from tfsteps.systems.local import sessions
+from tfsteps.systems.local.guard import session_members
 from tfsteps.systems.local.options import LocalOptions
 from tfsteps.systems.local.process import Command, ReplicaProcess
 
@@ -82,7 +82,7 @@ def connected(leaders: Collection[int]) -> bool:
     """Return whether processes of two of these sessions have a connection to each other, on whatever ports."""
     owner: dict[str, int] = {}
     for leader in leaders:
-        for pid in sessions.members(leader):
+        for pid in session_members(leader):
             with contextlib.suppress(OSError):  # it has ended, or belongs to another user
                 for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir():
                     with contextlib.suppress(OSError):

@@ -23,8 +23,7 @@ from tfsteps.runs.events import (
     ReplicaState,
 )
 from tfsteps.spec import format_bytes
-from tfsteps.systems.local import sessions
-from tfsteps.systems.local.guard import WRAPPER, Guard
+from tfsteps.systems.local.guard import WRAPPER, Guard, kill_session, session_members
 
 MAX_LINE = 1 << 20
 """Longer lines are split into pieces of this many bytes, to limit memory."""
@@ -237,7 +236,7 @@ class ReplicaProcess:
     def kill(self) -> None:
         """Kill every process of its session, including those in other process groups; nothing if it has ended."""
         if self.ended is None:
-            sessions.kill(self.pid)
+            kill_session(self.pid)
 
     def over_limit(self) -> bool:
         """Return whether its session uses more resident memory than it may."""
@@ -245,7 +244,7 @@ class ReplicaProcess:
         if limit is None or self.ended:
             return False
         total = 0
-        for pid in sessions.members(self.pid):
+        for pid in session_members(self.pid):
             with contextlib.suppress(OSError):
                 pages = pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1]
                 total += int(pages) * os.sysconf("SC_PAGE_SIZE")
@@ -288,7 +287,7 @@ def request_stacks(running: Iterable[ReplicaProcess]) -> list[ReplicaProcess]:
 
 
 def _ask(leader: int) -> bool:
-    for pid in sorted(sessions.members(leader), key=lambda pid: (pid != leader, pid)):
+    for pid in sorted(session_members(leader), key=lambda pid: (pid != leader, pid)):
         try:
             status = pathlib.Path(f"/proc/{pid}/status").read_text()
             caught = next(int(line.split()[1], 16) for line in status.splitlines() if line.startswith("SigCgt:"))

@@ -2,7 +2,7 @@
 
 from tfsteps.imports.draft import Draft, Imported
 from tfsteps.imports.fields import Fields
-from tfsteps.imports.metadata import imported, read_metadata
+from tfsteps.imports.pod import imported, read_metadata
 
 
 def read_toy(manifest: Fields, source: str, name: str, _api: str) -> Imported:

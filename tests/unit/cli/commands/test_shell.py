@@ -15,7 +15,7 @@ from tests.unit.cli.command import COMMAND, refused, tfsteps
 from tests.unit.cli.jobs_on_cluster import kubeconfig, pod_of, tfjob
 from tests.unit.cli.statuses import saved, status
 from tfsteps import spec
-from tfsteps.backends.local import shell as local_shell
+from tfsteps.backends.local import backend as local_shell
 from tfsteps.console.errors import CommandError
 from tfsteps.platforms.hai.backend import HaiBackend
 from tfsteps.platforms.hai.runs import HaiRun, HaiRuns, TaskPlan

@@ -7,7 +7,7 @@ import trustme
 
 from tests.support.webhook_receiver import PATH, receiver
 from tfsteps.launcher.notify.delivery import Delivery, Message
-from tfsteps.launcher.notify.url import checked
+from tfsteps.launcher.notify.notification import checked
 
 MESSAGE = Message("id-1", "failed", b"{}")
 SECRET = PATH.rpartition("/")[2]

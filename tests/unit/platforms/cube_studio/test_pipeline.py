@@ -9,7 +9,7 @@ import yaml
 from tests.unit.cli.command import tfsteps
 from tfsteps.engines.argo import lint
 from tfsteps.imports.fields import NotUnderstoodError
-from tfsteps.imports.pipelines import read_pipelines
+from tfsteps.imports.read import read_pipelines
 
 CUSTOM = "自定义镜像"
 PIPELINE = {

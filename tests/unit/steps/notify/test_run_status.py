@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from tfsteps.engines.run_status import failed_nodes, run_event
+from tfsteps.steps.notify.launcher import failed_nodes, run_event
 
 FAILURES = [
     {

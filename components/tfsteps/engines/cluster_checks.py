@@ -1,14 +1,17 @@
-"""The jobs that steps of pipelines launch, checked against platform settings before the pipeline is sent."""
+"""Checks of a compiled pipeline against its cluster, before it is sent.
+
+The jobs that its steps launch are checked against platform settings, and whether the objects exist that its pods refer
+to; else a step stays Pending.
+"""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import warn
-from tfsteps.engines.compiled import Compiled, LintError
+from tfsteps.engines.authoring import Compiled, LintError, overlaps, places
 from tfsteps.engines.training_job import training_job
-from tfsteps.engines.unclear import overlaps, places
 from tfsteps.settings.find import VARIABLE
 from tfsteps.spec import Problem, SpecError, TrainingJob
 from tfsteps.spec.parse import to_plain
@@ -16,7 +19,9 @@ from tfsteps.systems import registry
 from tfsteps.systems.base import HasSettings
 
 if TYPE_CHECKING:
+    from tfsteps.kube.client import Api
     from tfsteps.systems.kubernetes.job_cluster import JobCluster
+    from tfsteps.systems.kubernetes.preflight.references import Reference
 
 JOB_STEPS = ("train", "launch")
 """The steps that launch a job."""
@@ -110,3 +115,26 @@ def _has_settings(system: str) -> bool:
     """Tell whether a job system has platform settings; `auto` chooses one that has, and an unknown one is not known."""
     known = system != _AUTO and registry.exists(system)
     return not known or isinstance(registry.get(system), HasSettings)
+
+
+def missing_objects(api: "Api", namespace: str, references: "Iterable[Reference]") -> Iterator[str]:
+    """Yield a warning for each object that does not exist in a namespace. Objects that cannot be read are skipped.
+
+    This is not an error: a step of the pipeline may create the object, and pods wait until it exists.
+
+    Raises:
+        ApiError: The cluster does not answer.
+    """
+    from tfsteps.kube.errors import ApiError  # noqa: PLC0415  most checks send no request
+    from tfsteps.systems.kubernetes.preflight.references import ACCOUNTS  # noqa: PLC0415
+
+    for resource, name in dict.fromkeys((reference.resource, reference.name) for reference in references):
+        try:
+            api.get(resource, namespace, name, once=True)
+        except ApiError as error:
+            if error.missing:
+                effect = "pods that run as it are refused" if resource == ACCOUNTS else "steps that use it stay Pending"
+                where = f"{resource.kind} {namespace}/{name} is missing on {api.access.name}"
+                yield f"{where}: {effect} until it is created; create it, or correct its name"
+            elif error.unavailable:
+                raise
