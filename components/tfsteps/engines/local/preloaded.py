@@ -16,7 +16,7 @@ from tfsteps.runs import identity
 from tfsteps.runs.status import Status
 from tfsteps.systems import registry
 
-_OTHERS = ("launcher.background", "systems.local.job_system", "launcher.metrics", "report")
+_OTHERS = ("launcher.background", "systems.local.job_system", "launcher.event_summary", "report")
 
 with contextlib.suppress(PermissionError):
     os.setsid()  # Ctrl-C and a closed terminal are for the pipeline, which ends its steps
