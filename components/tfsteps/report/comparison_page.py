@@ -23,12 +23,7 @@ def page(runs: Sequence[Compared]) -> str:
         ("curves", "Curves", _curves(overlay, names)),
         ("notes", "What is not known", _notes(runs)),
     ]
-    present = [(anchor, title, content) for anchor, title, content in parts if content]
-    body = [
-        _header(runs),
-        sections.contents([(anchor, title) for anchor, title, _ in present]),
-        tag("main", *[sections.section(*part) for part in present]),
-    ]
+    body = [_header(runs), *sections.contents(parts)]
     return document(f"{' · '.join(names)} · tfsteps", _COLOUR, body, overlay.charts)
 
 

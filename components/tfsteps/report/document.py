@@ -39,7 +39,23 @@ def document(title: str, colour: str, parts: Sequence[Html], scalar_charts: Sequ
         tag("script", Html(data), type="application/json", id="data"),
         tag("script", Html(script)),
     )
-    return "<!DOCTYPE html>\n" + tag("html", _head(title, colour, script), body, lang="en")
+    dot = tag("circle", cx=4.5, cy=4.5, r=4, fill=colour)
+    dot_url = urllib.parse.quote(tag("svg", dot, xmlns="http://www.w3.org/2000/svg", viewBox="0 0 9 9"))
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    sources = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:"
+    policy = f"{sources}; base-uri 'none'; form-action 'none'"
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        Html(f'<meta http-equiv="Content-Security-Policy" content="{policy}"/>'),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("meta", name="referrer", content="no-referrer"),
+        tag("title", title),
+        tag("link", rel="icon", href=f"data:image/svg+xml,{dot_url}"),
+        tag("style", Html(_file("style.css"))),
+    )
+    return "<!DOCTYPE html>\n" + tag("html", head, body, lang="en")
 
 
 def save(page: str, path: pathlib.Path) -> None:
@@ -53,25 +69,6 @@ def save(page: str, path: pathlib.Path) -> None:
         with contextlib.suppress(OSError):
             new.unlink()
         raise
-
-
-def _head(title: str, colour: str, script: str) -> Html:
-    dot = tag("circle", cx=4.5, cy=4.5, r=4, fill=colour)
-    icon = urllib.parse.quote(tag("svg", dot, xmlns="http://www.w3.org/2000/svg", viewBox="0 0 9 9"))
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    sources = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:"
-    policy = f"{sources}; base-uri 'none'; form-action 'none'"
-    return tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        Html(f'<meta http-equiv="Content-Security-Policy" content="{policy}"/>'),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name="color-scheme", content="light dark"),
-        tag("meta", name="referrer", content="no-referrer"),
-        tag("title", title),
-        tag("link", rel="icon", href=f"data:image/svg+xml,{icon}"),
-        tag("style", Html(_file("style.css"))),
-    )
 
 
 def _file(name: str) -> str:

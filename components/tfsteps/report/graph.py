@@ -69,7 +69,19 @@ def graph(replicas: Sequence[ReplicaStatus], strategy: Strategy, decisive_replic
         return tag("p", "No replica was recorded.", class_="note")
     by_role = {role: [r for r in replicas if r.role in role] for role in (("chief", "worker"), ("ps",), ("evaluator",))}
     training, serving, evaluating = by_role.values()
-    groups, edges = _training(training, serving, strategy)
+    groups: list[Group] = []  # trainers, if there are any, are the last
+    edges: list[Html] = []
+    if serving and training:
+        servers = _group("Parameter servers", serving, 0, 0)
+        trainers = _group("Training", training, 0, servers.height + _APART, title_below=True)
+        servers = _centred(servers, trainers.width)
+        groups, edges = [servers, trainers], _to_servers(trainers, servers)
+    elif serving:
+        groups = [_group("Parameter servers", serving, 0, 0)]
+    elif training:
+        mirrored = strategy == "multi_worker_mirrored" and len(training) > 1
+        groups = [_group("Training, gradients by all-reduce" if mirrored else "Training", training, 0, 0)]
+        edges = [_ring(groups[0])] if mirrored else []
     if evaluating and training:
         trainers, right = groups[-1], max(group.x + group.width for group in groups)
         x = right + 2 * 36 + _CHECKPOINTS
@@ -81,22 +93,6 @@ def graph(replicas: Sequence[ReplicaStatus], strategy: Strategy, decisive_replic
         x = max([group.x + group.width + _APART for group in groups], default=0.0)
         groups.append(_group("Evaluator", evaluating, x, 0))
     return _drawing(groups, edges, decisive_replica, blamed)
-
-
-def _training(
-    training: Sequence[ReplicaStatus], serving: Sequence[ReplicaStatus], strategy: Strategy
-) -> tuple[list[Group], list[Html]]:
-    """Return the groups of trainers, which is the last one, and parameter servers, and the edges between them."""
-    if not training:
-        return ([_group("Parameter servers", serving, 0, 0)] if serving else []), []
-    if not serving:
-        mirrored = strategy == "multi_worker_mirrored" and len(training) > 1
-        trainers = _group("Training, gradients by all-reduce" if mirrored else "Training", training, 0, 0)
-        return [trainers], [_ring(trainers)] if mirrored else []
-    servers = _group("Parameter servers", serving, 0, 0)
-    trainers = _group("Training", training, 0, servers.height + _APART, title_below=True)
-    servers = _centred(servers, trainers.width)
-    return [servers, trainers], _to_servers(trainers, servers)
 
 
 # --- layout

@@ -52,14 +52,9 @@ def write(attempt: AttemptFolder, status: Status | None = None) -> pathlib.Path:
         ("outputs", "Outputs", sections.outputs(status, attempt)),
         ("job", "Job description", job.shown()),
     ]
-    present = [(anchor, title, content) for anchor, title, content in parts if content]
-    body = [
-        sections.headline(status, job.name),
-        sections.contents([(anchor, title) for anchor, title, _ in present]),
-        tag("main", *[sections.section(*part) for part in present]),
-    ]
+    body = [sections.headline(status, job.name), *sections.contents(parts)]
     charts = scalar_charts.charts if scalar_charts else []
-    title = sections.title(status, job.name)
+    title = f"{status.state.capitalize()}: {job.name or status.job} · tfsteps"
     save(document(title, sections.colour(status.state), body, charts), attempt.report)
     return attempt.report
 

@@ -3,7 +3,7 @@
 import collections
 from collections.abc import Mapping, Sequence
 
-from tfsteps.report.formats import UNKNOWN, badge, duration, ended_with, plural, size
+from tfsteps.report.formats import UNKNOWN, badge, cpu_seconds, duration, ended_with, peak_memory, plural, size
 from tfsteps.report.html import Html, tag
 from tfsteps.report.logs import LogTail
 from tfsteps.runs.events import ReplicaState
@@ -63,11 +63,20 @@ def _role(role: str, replicas: Sequence[ReplicaStatus], drawn: Sequence[Html], o
 
 
 def _panel(replica: ReplicaStatus, tail: LogTail, start: float, opened: str) -> Html:
+    facts = ["never started"]
+    if replica.incarnations:
+        cpu, memory = cpu_seconds([replica]), peak_memory([replica])
+        facts = [
+            *ended_with(replica.incarnations[-1]),
+            *([plural(replica.restarts, "restart")] if replica.restarts else []),
+            *([f"CPU {duration(cpu)}"] if cpu is not None else []),
+            *([f"peak {size(memory)}"] if memory is not None else []),
+        ]
     summary = tag(
         "summary",
         tag("span", replica.name, class_="name"),
         badge(replica.state),
-        *[tag("span", fact, class_="quiet") for fact in _facts(replica)],
+        *[tag("span", fact, class_="quiet") for fact in facts],
     )
     return tag(
         "details",
@@ -77,21 +86,6 @@ def _panel(replica: ReplicaStatus, tail: LogTail, start: float, opened: str) -> 
         class_="replica",
         open=replica.name == opened,
     )
-
-
-def _facts(replica: ReplicaStatus) -> list[str]:
-    incarnations = replica.incarnations
-    if not incarnations:
-        return ["never started"]
-    last = incarnations[-1]
-    cpu = [incarnation.cpu_seconds for incarnation in incarnations if incarnation.cpu_seconds is not None]
-    memory = [incarnation.memory_bytes for incarnation in incarnations if incarnation.memory_bytes is not None]
-    return [
-        *ended_with(last),
-        *([plural(replica.restarts, "restart")] if replica.restarts else []),
-        *([f"CPU {duration(sum(cpu))}"] if cpu else []),
-        *([f"peak {size(max(memory))}"] if memory else []),
-    ]
 
 
 def _incarnations(incarnations: Sequence[Incarnation], start: float) -> Html | None:

@@ -189,12 +189,7 @@ def _page(run: RunSteps) -> str:
         ("steps", "Steps", _steps(run, shown)),
         ("output", "Output of steps", _output(shown)),
     ]
-    present = [(anchor, title, content) for anchor, title, content in parts if content]
-    body = [
-        _header(run),
-        sections.contents([(anchor, title) for anchor, title, _ in present]),
-        tag("main", *[sections.section(*part) for part in present]),
-    ]
+    body = [_header(run), *sections.contents(parts)]
     title = f"{run.state.capitalize()}: {run.pipeline or run.run} · tfsteps"
     return document(title, sections.colour(run.state), body, [])
 
@@ -260,7 +255,7 @@ def _row(item: Try, whole: TimelineRange) -> Html:
     label = tag(
         "span", icon(item.state), tag("span", _link(item, name), class_="text"), class_=f"is-{item.state}", title=name
     )
-    end = whole.end if item.ended is None else item.ended
+    end = whole.start + whole.length if item.ended is None else item.ended
     length = f"{item.state} after {duration(end - item.started)}" if item.ended else f"{item.state}"
     started = f"started at {duration(item.started - whole.start)} ({moment(item.started)})"
     tip = "\n".join(filter(None, [name, length, started, plain(item.message)]))

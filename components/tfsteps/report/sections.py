@@ -24,11 +24,6 @@ _PEER_LOST = "PeerLost"  # the reason of a replica that failed because another o
 _NAMED = 5  # replicas in a sentence
 
 
-def title(status: Status, name: str) -> str:
-    """Return the title of the page."""
-    return f"{status.state.capitalize()}: {name or status.job} · tfsteps"
-
-
 def colour(state: State) -> str:
     """Return the colour of a state, for the icon of the page."""
     return _COLOURS.get(state, _RED if state.terminal else "#68737f")
@@ -40,10 +35,11 @@ def section(anchor: str, heading: str, content: Html) -> Html:
     return tag("section", tag("h2", heading, id=label), content, id=f"section-{anchor}", aria_labelledby=label)
 
 
-def contents(parts: Sequence[tuple[str, str]]) -> Html:
-    """Return links to the parts."""
-    links = [tag("a", heading, href=f"#section-{anchor}") for anchor, heading in parts]
-    return tag("nav", *links, aria_label="Contents")
+def contents(parts: Sequence[tuple[str, str, Html | None]]) -> tuple[Html, Html]:
+    """Return links to the parts, and the parts: anchor, heading and content; those without one are left out."""
+    present = [(anchor, heading, content) for anchor, heading, content in parts if content]
+    links = [tag("a", heading, href=f"#section-{anchor}") for anchor, heading, _ in present]
+    return tag("nav", *links, aria_label="Contents"), tag("main", *[section(*part) for part in present])
 
 
 def headline(status: Status, name: str) -> Html:
@@ -60,27 +56,12 @@ def headline(status: Status, name: str) -> Html:
         ("Created", moment(status.created)),
         ("Last record" if abandoned(status) else "Ended", moment(status.ended)),
     ]
-    reason = f" ({status.reason})" if status.reason else ""
-    return tag(
-        "header",
-        tag("p", "tfsteps run report", class_="kind"),
-        tag("p", icon(status.state), status.state.capitalize(), class_="verdict", role="status"),
-        tag("h1", name or status.job),
-        tag("p", f"{status.message}{reason}" if status.message else status.reason or None, class_="message"),
-        definitions([(term, text) for term, text in about if text], "about"),
-        tag("ul", *[tile(*number) for number in _tiles(status)], class_="tiles"),
-        class_=f"is-{status.state}",
-    )
-
-
-def _tiles(status: Status) -> list[tuple[str, str, str]]:
-    """Return (label, value, remark) of the numbers at the top of the page."""
     cpu, memory = cpu_seconds(status.replicas), peak_memory(status.replicas)
     restarts = sum(replica.restarts for replica in status.replicas)
     wait = status.started - status.created if status.started is not None else None
     length = status.ended - status.created if status.ended is not None else None
     failed = sum(replica.state == "failed" for replica in status.replicas)
-    return [
+    numbers = [  # label, value, remark
         *[(metric, charts.label(value), "metric") for metric, value in status.metrics.items()],
         ("Duration", duration(length), "until the last record" if abandoned(status) else ""),
         ("Start-up time", duration(wait), "until all started" if wait is not None else "not all started"),
@@ -89,6 +70,17 @@ def _tiles(status: Status) -> list[tuple[str, str, str]]:
         ("CPU time", duration(cpu), ""),
         ("Peak memory", size(memory), "of one replica" if memory is not None else ""),
     ]
+    reason = f" ({status.reason})" if status.reason else ""
+    return tag(
+        "header",
+        tag("p", "tfsteps run report", class_="kind"),
+        tag("p", icon(status.state), status.state.capitalize(), class_="verdict", role="status"),
+        tag("h1", name or status.job),
+        tag("p", f"{status.message}{reason}" if status.message else status.reason or None, class_="message"),
+        definitions([(term, text) for term, text in about if text], "about"),
+        tag("ul", *[tile(*number) for number in numbers], class_="tiles"),
+        class_=f"is-{status.state}",
+    )
 
 
 def tile(label: str, value: str, remark: str) -> Html:

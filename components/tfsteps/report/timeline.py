@@ -6,7 +6,7 @@ import msgspec
 
 from tfsteps.report.formats import duration, ended_with, icon, moment, size
 from tfsteps.report.html import Html, number, tag
-from tfsteps.runs.status import Incarnation, ReplicaStatus, Status
+from tfsteps.runs.status import ReplicaStatus, Status
 
 _TICKS = 8
 _LAST_TICK = 0.95  # share of the width; labels further right do not fit
@@ -21,11 +21,6 @@ class TimelineRange(msgspec.Struct, frozen=True):
 
     start: float
     length: float
-
-    @property
-    def end(self) -> float:
-        """End of the timeline, in seconds since the epoch."""
-        return self.start + self.length
 
     def share(self, at: float) -> float:
         """Return the position of a time on the timeline, in percent, from 0 to 100."""
@@ -76,7 +71,7 @@ def axis(whole: TimelineRange) -> Html:
 def _job(status: Status, whole: TimelineRange) -> Html:
     changes = status.transitions[-_STATES:]
     bars = []
-    ends = [*[change.at for change in changes[1:]], whole.end]
+    ends = [*[change.at for change in changes[1:]], whole.start + whole.length]
     for change, end in zip(changes, ends, strict=False):
         label = f"Job {change.state} at {duration(change.at - whole.start)}"
         lasted = "" if change.state.terminal else f" for {duration(end - change.at)}"
@@ -93,14 +88,25 @@ def _replica(replica: ReplicaStatus, whole: TimelineRange) -> Html:
     bars = []
     for place, incarnation in enumerate(replica.incarnations[first:], first):
         count = f", start {place + 1} of {len(replica.incarnations)}" if len(replica.incarnations) > 1 else ""
-        tip = "\n".join([f"{replica.name}{count}", *details(incarnation, whole.start)])
         text = ", ".join([incarnation.state.value, *ended_with(incarnation)])
-        ended = incarnation.ended if incarnation.ended is not None else whole.end
+        began, ended = incarnation.started, incarnation.ended
+        lasted = "still running" if ended is None else f"ran {duration(ended - began)}"
+        used = [f"CPU {duration(incarnation.cpu_seconds)}"] if incarnation.cpu_seconds is not None else []
+        used += [f"memory {size(incarnation.memory_bytes)} at peak"] if incarnation.memory_bytes is not None else []
+        tip = "\n".join(
+            [
+                f"{replica.name}{count}",
+                text,
+                f"started at {duration(began - whole.start)} ({moment(began)}), {lasted}",
+                *([", ".join(used)] if used else []),
+                *([incarnation.place] if incarnation.place else []),
+            ]
+        )
         bar = tag(
             "a",
             tag("span", "↻ " if place else None, text),
             href=f"#{replica.name}",
-            style=whole.place(incarnation.started, ended),
+            style=whole.place(began, whole.start + whole.length if ended is None else ended),
             class_=f"bar is-{incarnation.state}",
             data_tip=tip,
             aria_label=f"{tip.replace(chr(10), '. ')}. Open the log.",
@@ -112,16 +118,3 @@ def _replica(replica: ReplicaStatus, whole: TimelineRange) -> Html:
         "a", icon(replica.state), replica.name, href=f"#{replica.name}", class_=f"is-{replica.state}", tabindex=-1
     )
     return row(label, *bars)
-
-
-def details(incarnation: Incarnation, start: float) -> list[str]:
-    """Return lines that describe one incarnation; times are relative to `start`."""
-    ended = "still running" if incarnation.ended is None else f"ran {duration(incarnation.ended - incarnation.started)}"
-    used = [f"CPU {duration(incarnation.cpu_seconds)}"] if incarnation.cpu_seconds is not None else []
-    used += [f"memory {size(incarnation.memory_bytes)} at peak"] if incarnation.memory_bytes is not None else []
-    return [
-        ", ".join([incarnation.state.value, *ended_with(incarnation)]),
-        f"started at {duration(incarnation.started - start)} ({moment(incarnation.started)}), {ended}",
-        *([", ".join(used)] if used else []),
-        *([incarnation.place] if incarnation.place else []),
-    ]

@@ -248,13 +248,22 @@ def figure(chart: UsageChart, names: Sequence[str]) -> Html:
         role="img",
         aria_label=f"{chart.title} over time. " + "; ".join(f"{curve.name}: {curve.summary}" for curve in chart.curves),
     )
+    legend = [
+        tag(
+            "li",
+            tag("span", class_=f"key {colour(curve.name, names)}"),
+            tag("span", curve.name, class_="run"),
+            tag("span", curve.summary, class_="quiet"),
+        )
+        for curve in chart.curves
+    ]
     unit = f"{amount_unit[1]}, {time_unit[1]} since creation"
     more = tag("p", f"{plural(chart.more, 'more replica')} with lower peaks not drawn.", class_="note")
     return tag(
         "figure",
         tag("figcaption", chart.title, tag("span", f" {unit}", class_="quiet")),
         svg,
-        _legend(chart.curves, names),
+        tag("ul", *legend, class_="legend"),
         more if chart.more else None,
         class_="chart",
     )
@@ -303,16 +312,3 @@ def _curve(curve: UsageCurve, x: Scale, y: Scale, units: tuple[float, float], cl
     line = tag("path", d="M" + "L".join(f"{left},{top}" for left, top in spots))
     dots = [tag("circle", cx=left, cy=top, r=2.5) for left, top in spots] if len(spots) <= _DOTTED else []
     return tag("g", line, *dots, class_=f"curve {classes}", data_tip=f"{curve.name}: {curve.summary}")
-
-
-def _legend(curves: Sequence[UsageCurve], names: Sequence[str]) -> Html:
-    items = [
-        tag(
-            "li",
-            tag("span", class_=f"key {colour(curve.name, names)}"),
-            tag("span", curve.name, class_="run"),
-            tag("span", curve.summary, class_="quiet"),
-        )
-        for curve in curves
-    ]
-    return tag("ul", *items, class_="legend")
