@@ -25,7 +25,7 @@ from tfsteps.runs.identity import Identity
 from tfsteps.runs.location import Location
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.runs.status import ReplicaStatus, Status
-from tfsteps.runs.store import AttemptFolder, open_private
+from tfsteps.runs.store import RECORDS, AttemptFolder, open_private
 from tfsteps.spec import SpecError, TrainingJob
 from tfsteps.systems.base import Cause, Handle, JobNote, LaunchError, OnCluster, StoppedError, System
 from tfsteps.systems.usage_interval import usage_interval
@@ -177,8 +177,8 @@ def _followed(
     """Follow the job that `start` returns to its end, write all records, and return its final status."""
     attempt = AttemptFolder.of(first.identity)
     stop = StopRequests(system, attempt)
-    notifier = Notifier(job)
-    first.warnings += notifier.warnings
+    notifier = Notifier(job) if job.notify else None
+    first.warnings += notifier.warnings if notifier else []
     try:
         lock = attempt.claim()
         with open_private(attempt.folder / "job.json", "wb") as file:
@@ -191,8 +191,8 @@ def _followed(
     # handle signals before the first status, which names the process to signal, and until all records are written
     with lock, contextlib.closing(logbook), on_termination(stop.request, stop.signals, leaves=leaves):
         try:
-            recorder = Recorder(first, attempt, logbook, [*observers, notifier])
-            records = RecordKeeper(attempt)
+            recorder = Recorder(first, attempt, logbook, [*observers, *([notifier] if notifier else [])])
+            records = RecordKeeper(attempt) if RECORDS in os.environ or _IN_POD in os.environ else None
             code = _code(job, first)
             try:
                 handle = start()
@@ -215,17 +215,22 @@ def _followed(
                         first.detached = True
                         recorder.save()
                     raise
-            try:
-                from tfsteps import report  # noqa: PLC0415  keeps a waiting launcher small
-
-                report.write(attempt, first)
-            except Exception as error:  # noqa: BLE001  the report shows the verdict, and must not change it
-                why = error if isinstance(error, OSError) else unexpected(error)
-                first.warnings.append(f"The report could not be written: {why}")
-            first.warnings += filter(None, [records.end()])
+            _write_report(attempt, first)
+            first.warnings += filter(None, [records.end() if records else ""])
         finally:
-            first.warnings += notifier.close(stop.notify_seconds)
+            if notifier:
+                first.warnings += notifier.close(stop.notify_seconds)
     return first
+
+
+def _write_report(attempt: AttemptFolder, status: Status) -> None:
+    try:
+        from tfsteps import report  # noqa: PLC0415  keeps a waiting launcher small
+
+        report.write(attempt, status)
+    except Exception as error:  # noqa: BLE001  the report shows the verdict, and must not change it
+        why = error if isinstance(error, OSError) else unexpected(error)
+        status.warnings.append(f"The report could not be written: {why}")
 
 
 @contextlib.contextmanager
@@ -295,7 +300,7 @@ def _run(
     stop: StopRequests,
     *,
     before: EarlierFiles,
-    records: RecordKeeper,
+    records: RecordKeeper | None,
     code: CodeReading,
 ) -> None:
     """Follow the job to its end and record it."""
@@ -305,7 +310,8 @@ def _run(
     with contextlib.suppress(OSError):  # then only the live view lacks its values
         AttemptFolder.of(status.identity).write_event_origin(origin)
     recorder.save()  # other commands find the job by this record
-    records.begin()
+    if records:
+        records.begin()
     final, ended_by = _follow(job, handle, recorder, stop)
     status.warnings += handle.warnings
     status.tensorboard_url = status.tensorboard_url or handle.tensorboard_url

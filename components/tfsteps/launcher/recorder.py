@@ -44,7 +44,6 @@ _LONGEST_INTERVAL = 1e9
 RECORD_SECONDS = 10.0
 """How long the end of a step waits for its record to be stored."""
 
-_IN_POD = "KUBERNETES_SERVICE_HOST"
 _LONGEST_SECONDS = 60.0  # for the first record: the job runs meanwhile
 
 
@@ -288,7 +287,7 @@ def _encoded(items: Iterable[Sample | UsageNote]) -> bytes:
 
 
 class RecordKeeper:
-    """Stores what is known of an attempt once its job is there, and all of it at the end.
+    """Stores what is known of an attempt once its job is there, and all of it at the end, if an address is set.
 
     Requests are sent by a thread: a slow address delays nothing but the end of the step, and that
     by RECORD_SECONDS at most.
@@ -302,9 +301,8 @@ class RecordKeeper:
         self._problem = ""
 
     def begin(self) -> None:
-        """Store the first record, unless no address is set. Called once the job and its records are there."""
-        if RECORDS in os.environ or _IN_POD in os.environ:
-            self._start(_LONGEST_SECONDS)
+        """Store the first record. Called once the job and its records are there."""
+        self._start(_LONGEST_SECONDS)
 
     def end(self) -> str:
         """Store the last record, and return why it is not stored; empty = it is, or no address is set."""

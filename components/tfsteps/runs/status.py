@@ -253,33 +253,31 @@ class Incarnations:
         name = event.replica.role, event.replica.index
         if event.started is not None:
             self._starts.setdefault(name, event.started)
-        _apply(self._replicas[name], event)
-
-
-def _apply(replica: ReplicaStatus, event: ReplicaChanged) -> None:
-    replica.state, replica.restarts = event.state, event.restarts
-    if event.state is ReplicaState.RESTARTING:
-        return
-    up = event.state in _UP
-    number = event.restarts if event.incarnation is None else event.incarnation
-    last = replica.incarnations[-1] if replica.incarnations else None
-    if last is None or (last.ended is not None and (up or number > last.number)):
-        untold = event.started is None and event.exit_code is None and not event.reason
-        if event.state is ReplicaState.STOPPED or (untold and not up):  # it never ran, or nothing else is known
+        replica = self._replicas[name]
+        replica.state, replica.restarts = event.state, event.restarts
+        if event.state is ReplicaState.RESTARTING:
             return
-        replica.incarnations.append(Incarnation(started=event.at if up else event.started or event.at))
-    incarnation = replica.incarnations[-1]
-    if event.state is ReplicaState.RUNNING and incarnation.state is ReplicaState.PENDING and event.started:
-        # without the time in a queue; between both reports, because the job system's clock may differ
-        incarnation.started = min(max(event.started, incarnation.started), event.at)
-    incarnation.image = event.image or incarnation.image
-    incarnation.state, incarnation.number, incarnation.place = event.state, number, event.place or incarnation.place
-    if up:
-        return
-    incarnation.ended = max(event.at, incarnation.started)  # the clocks of a node and of the launcher differ
-    incarnation.exit_code, incarnation.reason, incarnation.container = event.exit_code, event.reason, event.container
-    incarnation.cpu_seconds, incarnation.message = event.cpu_seconds, event.message
-    incarnation.memory_bytes, incarnation.memory_limit = event.memory_bytes, event.memory_limit
+        up = event.state in _UP
+        number = event.restarts if event.incarnation is None else event.incarnation
+        last = replica.incarnations[-1] if replica.incarnations else None
+        if last is None or (last.ended is not None and (up or number > last.number)):
+            untold = event.started is None and event.exit_code is None and not event.reason
+            if event.state is ReplicaState.STOPPED or (untold and not up):  # it never ran, or nothing else is known
+                return
+            replica.incarnations.append(Incarnation(started=event.at if up else event.started or event.at))
+        incarnation = replica.incarnations[-1]
+        if event.state is ReplicaState.RUNNING and incarnation.state is ReplicaState.PENDING and event.started:
+            # without the time in a queue; between both reports, because the job system's clock may differ
+            incarnation.started = min(max(event.started, incarnation.started), event.at)
+        incarnation.image = event.image or incarnation.image
+        incarnation.state, incarnation.number, incarnation.place = event.state, number, event.place or incarnation.place
+        if up:
+            return
+        incarnation.ended = max(event.at, incarnation.started)  # the clocks of a node and of the launcher differ
+        incarnation.exit_code, incarnation.reason = event.exit_code, event.reason
+        incarnation.container, incarnation.message = event.container, event.message
+        incarnation.cpu_seconds = event.cpu_seconds
+        incarnation.memory_bytes, incarnation.memory_limit = event.memory_bytes, event.memory_limit
 
 
 def abandon(status: Status, at: float, *, stopped: bool) -> None:

@@ -120,6 +120,7 @@ class _RunningJob:
         timers: Functions that are called later.
         commands: The commands of the replicas, with their present ports.
         latest: The last process of each replica that was started.
+        running: The processes whose end, with their whole output, has not been handled.
         phase: Restarts replicas; or the outcome, when it is decided: the other replicas are ending.
         warning: That the replicas of a job that has succeeded did not train together; empty = none.
     """
@@ -139,7 +140,7 @@ class _RunningJob:
         self.queue: collections.deque[Event] = collections.deque()
         self.selector, self.timers = selectors.DefaultSelector(), sched.scheduler(time.monotonic)
         self.latest: dict[ReplicaName, ReplicaProcess] = {}
-        self._running: dict[ReplicaName, ReplicaProcess] = {}
+        self.running: list[ReplicaProcess] = []
         self._last_state = (State.UNKNOWN, "", "")
         self._stops = 0  # requests to stop
         self._joins, self._usage = Joins(job, options), UsageMeter(job)
@@ -147,18 +148,13 @@ class _RunningJob:
         self._collector: Collector[ReplicaProcess] = Collector(attempt.folder, len(self.commands))
         self.selector.register(self._collector.ready, selectors.EVENT_READ, self._on_output)
 
-    @property
-    def running(self) -> list[ReplicaProcess]:
-        """The processes whose end, with their whole output, has not been handled."""
-        return list(self._running.values())
-
     def events(self) -> Generator[Event, None, JobChanged]:
         """Start the replicas, yield events until all have ended, and return the outcome."""
         self.tell(State.PENDING)
         self.spawn(replicas_of(self.job.roles.items()))
         for watch in (self._tick, self._watch_starts, self._watch_memory):
             self.timers.enter(0, 0, watch)
-        while not isinstance(outcome := self.phase, JobChanged) or self._running or self.queue:
+        while not isinstance(outcome := self.phase, JobChanged) or self.running or self.queue:
             while self.queue:
                 yield self.queue.popleft()
             wait = self.timers.run(blocking=False)
@@ -246,7 +242,7 @@ class _RunningJob:
         ended = replica.ended
         if ended is None or not replica.output_read:
             return
-        del self._running[replica.replica]
+        self.running.remove(replica)
         self.queue.extend(replica.close())
         young = time.time() - replica.started < 60
         replica.reason = replica.reason or failure_pattern(
@@ -279,7 +275,8 @@ class _RunningJob:
             except CannotStartError as error:
                 self.fail("StartFailed" if error.passing else "CannotStart", str(error), replica)
                 return
-            self.latest[replica] = self._running[replica] = process
+            self.latest[replica] = process
+            self.running.append(process)
             self._collector.add(process, process.out_fd)
             self.selector.register(process.exit_fd, selectors.EVENT_READ, partial(self._on_exit, process))
             self.queue.append(process.changed(ReplicaState.PENDING))
