@@ -173,7 +173,13 @@ class Clock:
             readable: Whether its output can, without which nobody knows that there was no progress.
             age: How old the job was when it was first followed, in seconds.
         """
-        step = self._step(now, visible=visible)
+        # only the time between two ticks at both of which the job could be seen counts
+        step, self._now = now - self._now, now
+        seen, stood_still = visible and self._visible, step > _LONGEST_STEP
+        step = 0.0 if not seen else TICK_SECONDS if stood_still else max(step, 0.0)
+        if stood_still or visible > self._visible:
+            self._progress = True  # the launcher may have missed what the job printed meanwhile
+        self._visible = visible
         self._started |= self._ran and not self._pending
         held = self._state in _HELD
         counts = {
@@ -210,15 +216,3 @@ class Clock:
             f"Still pending after {format_duration(round(waited))}{reason}. No deadline `pending` is set: "
             f"the job waits until `total`, {total}, has passed."
         )
-
-    def _step(self, now: float, *, visible: bool) -> float:
-        """Return the seconds since the last tick if the job could be seen at both of their ends; else 0."""
-        step, self._now = now - self._now, now
-        seen = visible and self._visible
-        stood_still = step > _LONGEST_STEP
-        if stood_still or visible > self._visible:
-            self._progress = True  # the launcher may have missed what the job printed meanwhile
-        self._visible = visible
-        if not seen:
-            return 0.0
-        return TICK_SECONDS if stood_still else max(step, 0.0)

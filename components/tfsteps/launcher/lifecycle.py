@@ -191,9 +191,14 @@ def _followed(
     # handle signals before the first status, which names the process to signal, and until all records are written
     with lock, contextlib.closing(logbook), on_termination(stop.request, stop.signals, leaves=leaves):
         try:
+            in_pod = _IN_POD in os.environ
             recorder = Recorder(first, attempt, logbook, [*observers, *([notifier] if notifier else [])])
-            records = RecordKeeper(attempt) if RECORDS in os.environ or _IN_POD in os.environ else None
-            code = _code(job, first)
+            records = RecordKeeper(attempt) if RECORDS in os.environ or in_pod else None
+            source = job.code_source
+            # the program is a file of the job's folder only if the replicas run in it; elsewhere they have their own
+            in_folder = first.on_this_machine or source is not None
+            words = job.resolved_roles()[job.decisive_replica[0]].program if in_folder else ()
+            code = CodeReading("" if in_pod else first.base_dir, words, (source and source.digest) or "")
             try:
                 handle = start()
             except StoppedError as error:
@@ -215,22 +220,18 @@ def _followed(
                         first.detached = True
                         recorder.save()
                     raise
-            _write_report(attempt, first)
+            try:
+                from tfsteps import report  # noqa: PLC0415  keeps a waiting launcher small
+
+                report.write(attempt, first)
+            except Exception as error:  # noqa: BLE001  the report shows the verdict, and must not change it
+                why = error if isinstance(error, OSError) else unexpected(error)
+                first.warnings.append(f"The report could not be written: {why}")
             first.warnings += filter(None, [records.end() if records else ""])
         finally:
             if notifier:
                 first.warnings += notifier.close(stop.notify_seconds)
     return first
-
-
-def _write_report(attempt: AttemptFolder, status: Status) -> None:
-    try:
-        from tfsteps import report  # noqa: PLC0415  keeps a waiting launcher small
-
-        report.write(attempt, status)
-    except Exception as error:  # noqa: BLE001  the report shows the verdict, and must not change it
-        why = error if isinstance(error, OSError) else unexpected(error)
-        status.warnings.append(f"The report could not be written: {why}")
 
 
 @contextlib.contextmanager
@@ -275,18 +276,6 @@ def first_status(
         warnings=system.warnings(job),
         base_dir=str(places.base_dir),
     )
-
-
-def _code(job: TrainingJob, first: Status) -> CodeReading:
-    """Begin to look at the code of a job that is launched from a folder of the user; replicas elsewhere have their own.
-
-    The program is a file of that folder only if the replicas run in it.
-    """
-    source = job.code_source
-    in_folder = first.on_this_machine or source is not None
-    words = job.resolved_roles()[job.decisive_replica[0]].program if in_folder else ()
-    archive = (source and source.digest) or ""
-    return CodeReading("" if _IN_POD in os.environ else first.base_dir, words, archive)
 
 
 # --- follow
@@ -381,20 +370,14 @@ def _follow(
                 continue
             if event_files and event_files.grown():
                 clock.progress()
-            if ended_by := _passed(clock, event, handle, recorder) or (watch.look() if watch else None):
+            status = recorder.status
+            passed = clock.tick(time.monotonic(), visible=event.visible, readable=event.readable, age=handle.age)
+            if passed:
+                status.waiting = [r.name for r in status.replicas if r.state is ReplicaState.PENDING]
+                quiet = silence(status, recorder.last_outputs, time.time(), passed.limit)
+                passed = msgspec.structs.replace(passed, silence=quiet)
+            if ended_by := passed or (watch.look() if watch else None):
                 handle.stop(Cause.DEADLINE)
             elif notice := clock.notice():
-                status = recorder.status
                 recorder.apply(JobChanged(at=time.time(), state=status.state, reason=status.reason, message=notice))
     raise LaunchError(f"{recorder.status.job}: the job system stopped reporting before the job's end", retryable=True)
-
-
-def _passed(clock: Clock, tick: Tick, handle: Handle, recorder: Recorder) -> Exceeded | None:
-    """Return the deadline that has passed, with the replica that was silent; None = none has."""
-    passed = clock.tick(time.monotonic(), visible=tick.visible, readable=tick.readable, age=handle.age)
-    if passed is None:
-        return None
-    replicas = recorder.status.replicas
-    recorder.status.waiting = [replica.name for replica in replicas if replica.state is ReplicaState.PENDING]
-    quiet = silence(recorder.status, recorder.last_outputs, time.time(), passed.limit)
-    return msgspec.structs.replace(passed, silence=quiet)

@@ -105,21 +105,18 @@ class Recorder:
                     observer.partial(event)
             case UsageSampled():
                 self._usage.write(event.samples, event.note)
-            case _:
-                self._see_change(event)
-
-    def _see_change(self, event: JobChanged | ReplicaChanged) -> None:
-        if isinstance(event, ReplicaChanged):
-            self._incarnations.apply(event)
-        else:
-            change_state(self.status, event, self._incarnations.started)
-        if isinstance(event, JobChanged) and (event.state is not self._saved or event.state.terminal):
-            self.save()
-        else:
-            self._dirty = True
-            self._save_if_due()
-        for observer in self._observers:
-            observer.changed(self.status)
+            case JobChanged() | ReplicaChanged():
+                if isinstance(event, ReplicaChanged):
+                    self._incarnations.apply(event)
+                else:
+                    change_state(self.status, event, self._incarnations.started)
+                if isinstance(event, JobChanged) and (event.state is not self._saved or event.state.terminal):
+                    self.save()
+                else:
+                    self._dirty = True
+                    self._save_if_due()
+                for observer in self._observers:
+                    observer.changed(self.status)
 
     def set_tensorboard(self, url: str) -> None:
         """Record the address of the TensorBoard, unless one is known; empty = there is none yet."""

@@ -238,12 +238,21 @@ def _table(groups: _Groups, recorded: Usage) -> Html:
 
 def figure(chart: UsageChart, names: Sequence[str]) -> Html:
     """Return one chart; `names` are the replicas of all charts of the role, which fix their colours."""
-    x, y, time_unit, amount_unit = _scales(chart)
+    points = [point for curve in chart.curves for point in curve.points]
+    last = max([float(point.step) for point in points] + [1.0])
+    most = max([point.value for point in points] + [amount for _, amount in chart.bounds])
+    # what one unit of the scales stands for, and its name
+    seconds, time_unit = next((seconds, name) for least, seconds, name in _TIMES if last >= least)
+    sizes = [(1.0, chart.unit)] if chart.unit else [(float(n), name) for n, name in _SIZES if most >= n]
+    unit_size, amount_unit = (sizes or [(1.0, "bytes")])[0]
+    first = min(float(point.step) for point in points)
+    x = Scale((first if first < last else last - 1.0) / seconds, last / seconds, _LEFT, _WIDTH - _RIGHT)
+    y = Scale(0.0, (most or 1.0) * 1.06 / unit_size, _HEIGHT - _BOTTOM, _TOP)
     svg = tag(
         "svg",
         _grid(x, y),
-        tag("g", *[_bound(name, amount / amount_unit[0], y) for name, amount in chart.bounds], class_="bounds"),
-        *[_curve(curve, x, y, (time_unit[0], amount_unit[0]), colour(curve.name, names)) for curve in chart.curves],
+        tag("g", *[_bound(name, amount / unit_size, y) for name, amount in chart.bounds], class_="bounds"),
+        *[_curve(curve, x, y, (seconds, unit_size), colour(curve.name, names)) for curve in chart.curves],
         viewBox=f"0 0 {number(_WIDTH)} {number(_HEIGHT)}",
         role="img",
         aria_label=f"{chart.title} over time. " + "; ".join(f"{curve.name}: {curve.summary}" for curve in chart.curves),
@@ -257,7 +266,7 @@ def figure(chart: UsageChart, names: Sequence[str]) -> Html:
         )
         for curve in chart.curves
     ]
-    unit = f"{amount_unit[1]}, {time_unit[1]} since creation"
+    unit = f"{amount_unit}, {time_unit} since creation"
     more = tag("p", f"{plural(chart.more, 'more replica')} with lower peaks not drawn.", class_="note")
     return tag(
         "figure",
@@ -267,21 +276,6 @@ def figure(chart: UsageChart, names: Sequence[str]) -> Html:
         more if chart.more else None,
         class_="chart",
     )
-
-
-def _scales(chart: UsageChart) -> tuple[Scale, Scale, tuple[float, str], tuple[float, str]]:
-    """Return both scales, and the seconds and the amount that one unit of them stands for, with their names."""
-    points = [point for curve in chart.curves for point in curve.points]
-    last = max([float(point.step) for point in points] + [1.0])
-    most = max([point.value for point in points] + [amount for _, amount in chart.bounds])
-    time_unit = next((seconds, name) for least, seconds, name in _TIMES if last >= least)
-    sizes = [(1.0, chart.unit)] if chart.unit else [(float(size), name) for size, name in _SIZES if most >= size]
-    amount_unit = (sizes or [(1.0, "bytes")])[0]
-    first = min(float(point.step) for point in points)
-    first = first if first < last else last - 1.0
-    x = Scale(first / time_unit[0], last / time_unit[0], _LEFT, _WIDTH - _RIGHT)
-    y = Scale(0.0, (most or 1.0) * 1.06 / amount_unit[0], _HEIGHT - _BOTTOM, _TOP)
-    return x, y, time_unit, amount_unit
 
 
 def _grid(x: Scale, y: Scale) -> Html:
