@@ -1,5 +1,6 @@
 """Why a job failed, from its status and the last lines of its replicas, and whether it fails in the same way again."""
 
+import contextlib
 import re
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -102,8 +103,9 @@ def failure_summary(status: Status, last_lines: LastLines, blamed: str = "") -> 
     if status.reason == "SameFailure":
         failure += " It failed twice in succession in the same way, so the job was ended."
     if early:
+        seconds = max((incarnation.ended or 0.0) - (early[1].ended or 0.0), 0.0)
         failure = (
-            f"{early[0].name} ended with exit code 0 {_seconds(incarnation, early[1])} before {failed.name} failed: "
+            f"{early[0].name} ended with exit code 0 {seconds:.0f} s before {failed.name} failed: "
             f"the others cannot continue without it. {failure}"
         )
     lost = status.state is State.LOST and incarnation.reason not in _TAKEN
@@ -183,27 +185,19 @@ def _ended_before(status: Status, failed: Incarnation) -> tuple[ReplicaStatus, I
     return min(ended, key=lambda found: found[0])[1:] if ended and not alone else None
 
 
-def _seconds(later: Incarnation, earlier: Incarnation) -> str:
-    return f"{max((later.ended or 0.0) - (earlier.ended or 0.0), 0.0):.0f} s"
-
-
 def _failed_incarnation(replica: ReplicaStatus, status: Status) -> Incarnation | None:
     """Return the newest incarnation that failed; None = none did.
 
     If the job system ended the job because of an exit code below 128, one that was killed later is a result of that.
     """
     failed = [incarnation for incarnation in reversed(replica.incarnations) if incarnation.state is ReplicaState.FAILED]
-    codes = range(1, _SIGNALS) if status.reason and status.reason in _permanent_failures(status.system) else ()
+    declared: Collection[str] = ()
+    if status.reason:
+        with contextlib.suppress(KeyError, LaunchError):  # the job system is not installed here
+            declared = registry.plugin(status.system).permanent_failures
+    codes = range(1, _SIGNALS) if status.reason in declared else ()
     permanent = [incarnation for incarnation in failed if incarnation.exit_code in codes]
     return next(iter([*permanent, *failed]), None)
-
-
-def _permanent_failures(system: str) -> Collection[str]:
-    """Return the reasons that a job system declares; empty for one that is not installed here."""
-    try:
-        return registry.plugin(system).permanent_failures
-    except (KeyError, LaunchError):
-        return ()
 
 
 def _meaning(incarnation: Incarnation) -> str:
