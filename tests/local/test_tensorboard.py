@@ -16,7 +16,7 @@ import pytest
 from tests.support.event_writer import ScalarWriter
 from tests.support.jobs import alive
 from tests.support.waiting import until
-from tfsteps.systems.local.guard import members
+from tfsteps.systems.local.guard import session_members
 from tfsteps.tensorboard import process
 from tfsteps.tensorboard.process import TensorBoardError, TensorBoardProcess
 
@@ -27,7 +27,7 @@ def get(url):
 
 
 def processes(board):
-    return [pid for pid in members(board._process.pid) if alive(pid)]
+    return [pid for pid in session_members(board._process.pid) if alive(pid)]
 
 
 def test_it_answers_and_ends_with_its_data_server(tmp_path):
@@ -78,7 +78,7 @@ def test_it_dies_with_a_parent_that_is_killed(tmp_path):
     parent = subprocess.Popen([sys.executable, "-c", code, tmp_path], stdout=subprocess.PIPE)
     with parent:
         leader = int(parent.stdout.readline())
-        mine = members(leader)
+        mine = session_members(leader)
         assert leader in mine
         parent.kill()
     until(lambda: not any(alive(pid) for pid in mine))

@@ -19,7 +19,8 @@ from tfsteps.kube.event_loop import EventLoop
 from tfsteps.kube.logs import ContainerLog
 from tfsteps.kube.resource import PODS
 from tfsteps.kube.watch import Watch
-from tfsteps.launcher.notify.delivery import Delivery, Message, checked
+from tfsteps.launcher.notify.delivery import Delivery, Message
+from tfsteps.launcher.notify.notification import checked
 from tfsteps.platforms.hai.client import Client
 from tfsteps.platforms.hai.job import HaiJob
 from tfsteps.runs.events import replicas_of
