@@ -17,7 +17,7 @@ from tfsteps.launcher.failure import failure_summary
 from tfsteps.launcher.log_writer import LogWriter
 from tfsteps.launcher.printer import Printer
 from tfsteps.launcher.recorder import Recorder
-from tfsteps.report import replicas as report
+from tfsteps.report import logs as report
 from tfsteps.runs.events import JobChanged, LogLines, ReplicaName
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.status import ReplicaStatus, Status

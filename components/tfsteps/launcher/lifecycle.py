@@ -25,7 +25,7 @@ from tfsteps.runs.identity import Identity
 from tfsteps.runs.location import Location
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.runs.status import ReplicaStatus, Status
-from tfsteps.runs.store import RECORDS, AttemptFolder, open_private
+from tfsteps.runs.store import AttemptFolder, open_private
 from tfsteps.spec import SpecError, TrainingJob
 from tfsteps.systems.base import Cause, Handle, JobNote, LaunchError, OnCluster, StoppedError, System
 from tfsteps.systems.usage_interval import usage_interval
@@ -191,14 +191,13 @@ def _followed(
     # handle signals before the first status, which names the process to signal, and until all records are written
     with lock, contextlib.closing(logbook), on_termination(stop.request, stop.signals, leaves=leaves):
         try:
-            in_pod = _IN_POD in os.environ
             recorder = Recorder(first, attempt, logbook, [*observers, *([notifier] if notifier else [])])
-            records = RecordKeeper(attempt) if RECORDS in os.environ or in_pod else None
+            records = RecordKeeper.of(attempt)
             source = job.code_source
             # the program is a file of the job's folder only if the replicas run in it; elsewhere they have their own
             in_folder = first.on_this_machine or source is not None
             words = job.resolved_roles()[job.decisive_replica[0]].program if in_folder else ()
-            code = CodeReading("" if in_pod else first.base_dir, words, (source and source.digest) or "")
+            code = CodeReading("" if _IN_POD in os.environ else first.base_dir, words, (source and source.digest) or "")
             try:
                 handle = start()
             except StoppedError as error:

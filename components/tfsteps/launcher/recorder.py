@@ -44,6 +44,7 @@ _LONGEST_INTERVAL = 1e9
 RECORD_SECONDS = 10.0
 """How long the end of a step waits for its record to be stored."""
 
+_IN_POD = "KUBERNETES_SERVICE_HOST"
 _LONGEST_SECONDS = 60.0  # for the first record: the job runs meanwhile
 
 
@@ -296,6 +297,11 @@ class RecordKeeper:
         self._thread: threading.Thread | None = None
         self._store: RecordStore | None = None
         self._problem = ""
+
+    @classmethod
+    def of(cls, attempt: AttemptFolder) -> "RecordKeeper | None":
+        """Return what keeps the record of an attempt; None = no address is set, neither here nor for a namespace."""
+        return cls(attempt) if RECORDS in os.environ or _IN_POD in os.environ else None
 
     def begin(self) -> None:
         """Store the first record. Called once the job and its records are there."""

@@ -19,7 +19,7 @@ from tfsteps.launcher import background
 from tfsteps.launcher.log_writer import LogWriter
 from tfsteps.launcher.printer import Printer
 from tfsteps.launcher.recorder import Recorder
-from tfsteps.report import replicas
+from tfsteps.report import logs
 from tfsteps.runs import log_file
 from tfsteps.runs.events import JobChanged, LogLines, ReplicaName, State
 from tfsteps.runs.log_file import GAP, LogReader, segments
@@ -312,7 +312,7 @@ def test_logs_follows_across_the_gap():
 def test_a_report_shows_the_gap_in_the_log_of_each_replica():
     attempt, lock = dropped()
     lock.close()
-    tails = replicas.tails(attempt.log, ["worker-0", "worker-1"])
+    tails = logs.tails(attempt.log, ["worker-0", "worker-1"])
     assert tails["worker-0"].lines[-1].text == "004999"
     assert tails["worker-1"].lines[0].text.startswith("(log incomplete: ")
     assert tails["worker-1"].lines[-1].text == "005009"
@@ -322,9 +322,9 @@ def test_a_report_reads_the_end_across_segments(tmp_path, monkeypatch):
     path = tmp_path / "log"
     with contextlib.closing(LogWriter(path, LIMIT)) as book:
         write(book, 0, 5000)
-    monkeypatch.setattr(replicas, "_READ", 4 * KIB)
-    monkeypatch.setattr(replicas, "_BLOCK", 64)
-    tail = replicas.tails(path, ["worker-0"])["worker-0"]
+    monkeypatch.setattr(logs, "_READ", 4 * KIB)
+    monkeypatch.setattr(logs, "_BLOCK", 64)
+    tail = logs.tails(path, ["worker-0"])["worker-0"]
     texts = [int(line.text) for line in tail.lines]
     assert texts == list(range(texts[0], 5000))
     assert 4 * KIB // 44 - 2 <= len(texts) <= 4 * KIB // 44 + 3
