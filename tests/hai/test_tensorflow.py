@@ -10,6 +10,7 @@ import pytest
 from tests.conformance.verdicts import sh
 from tests.hai import pods
 from tests.hai.environment import HaiEnvironment
+from tests.support import startup
 from tests.support.waiting import until
 from tfsteps.runs.events import ReplicaState, State
 
@@ -17,7 +18,7 @@ pytestmark = [
     pytest.mark.tensorflow,
     pytest.mark.skipif(not pods.may_isolate(), reason="ranks need namespaces, which root may make"),
 ]
-_ENV = {"TF_CPP_MIN_LOG_LEVEL": 2, "RESUME": 1, "CUDA_VISIBLE_DEVICES": -1}
+_ENV = {"TF_CPP_MIN_LOG_LEVEL": 2, "RESUME": 1, "CUDA_VISIBLE_DEVICES": -1, "PYTHONPATH": startup.FOLDER}
 # Slow until there is a checkpoint, so that what happens after the first epoch comes before the last one.
 _AT_FIRST_SLOW = {
     **sh("[ -e $TFSTEPS_OUTPUT_DIR/ckpt/checkpoint ] || export STEP_SLEEP=0.5; exec python mwms.py"),

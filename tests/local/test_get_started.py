@@ -29,19 +29,32 @@ def test_the_pages():
     assert {page.stem for page in RUN} >= {"README", "first-job", "keras", "parameter-servers", "evaluator", "tf1"}
 
 
+def together():
+    """Return the pages by the folder in which they run: that of the first job goes on where README ends."""
+    [first], others = (
+        [page for page in RUN if page.stem == "first-job"],
+        [page for page in RUN if page.stem != "first-job"],
+    )
+    return [[page, first] if page.stem == "README" else [page] for page in others]
+
+
 @pytest.mark.tensorflow
-@pytest.mark.parametrize("page", RUN, ids=lambda page: page.stem)
-def test_a_page(page, tmp_path):
+@pytest.mark.parametrize("pages", together(), ids=lambda pages: " and ".join(page.stem for page in pages))
+def test_pages(pages, tmp_path):
+    ran = set()  # a command of both pages trains once
     env = {**os.environ, "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"}
     env |= {"TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1"}
-    for name, text in blocks(page):
+    for name, text in (block for page in pages for block in blocks(page)):
         if name:
             file = tmp_path / name
             file.parent.mkdir(exist_ok=True)
             file.write_text(text)
         else:
+            commands = [line.partition("  #")[0].rstrip() for line in text.splitlines()]
+            script = "\n".join(command for command in commands if command not in ran)
+            ran.update(commands)
             done = subprocess.run(
-                ["bash", "-e"], check=False, cwd=tmp_path, env=env, input=text, text=True, capture_output=True
+                ["bash", "-e"], check=False, cwd=tmp_path, env=env, input=script, text=True, capture_output=True
             )
             assert done.returncode == 0, f"{text}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
 

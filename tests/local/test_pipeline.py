@@ -16,6 +16,7 @@ import urllib.request
 import psutil
 import pytest
 
+from tests.support.event_writer import by_shell
 from tests.support.processes import started
 from tests.support.waiting import read_until, until
 from tfsteps.runs import store
@@ -93,7 +94,7 @@ def test_to_its_end():
 
 @pytest.mark.tensorflow
 def test_parameter_servers_and_a_model_that_is_not_good_enough():
-    code, output = run("--parameter-servers", "1", "--accuracy", "1.01")
+    code, output = run("--parameter-servers", "1", "--workers", "1", "--examples", "500", "--accuracy", "1.01")
     assert code == 0, output
     assert [replica.name for replica in only_attempt().status().replicas][-2:] == ["ps-0", "evaluator-0"]
     assert steps(output) == {"prepare": "0", "train": "0", "evaluate": "0"}, "nothing is exported"
@@ -125,17 +126,27 @@ def test_fan_out():
 
 
 @pytest.mark.tensorflow
-@pytest.mark.parametrize(("accuracy", "passes"), [("0", True), ("1.01", False)])
-def test_nightly(accuracy, passes):
-    few = ("--examples", "500", "--settings", '{"EPOCHS": "1"}')
-    code, output = run("--accuracy", accuracy, *few, pipeline="nightly")
+def test_nightly():
+    code, output = run("--accuracy", "0", "--examples", "500", "--settings", '{"EPOCHS": "1"}', pipeline="nightly")
     assert code == 0, output
-    promoted = {"promote": "0"} if passes else {}
-    assert steps(output) == {"prepare": "0", "check": "0", "train": "0", "evaluate-gate": "0", **promoted}
-    if passes:
-        folder = pathlib.Path(re.search(r"^\[promote\] model promoted to (.+)$", output, re.MULTILINE)[1])
-        assert folder.name == str(int(only_attempt().status().created))
-        assert (folder / "saved_model.pb").is_file()
+    assert steps(output) == {**NOT_PROMOTED, "promote": "0"}
+    folder = pathlib.Path(re.search(r"^\[promote\] model promoted to (.+)$", output, re.MULTILINE)[1])
+    assert folder.name == str(int(only_attempt().status().created))
+    assert (folder / "saved_model.pb").is_file()
+
+
+NOT_PROMOTED = {"prepare": "0", "check": "0", "train": "0", "evaluate-gate": "0"}
+
+
+def test_nightly_with_a_model_that_is_not_good_enough(tmp_path):
+    program = (
+        "import os, subprocess\nos.environ['TFSTEPS_LOG_DIR'] += '/eval'\n"
+        f"subprocess.run(['sh', '-c', {by_shell('accuracy', 0.5)!r}], check=True)\n"
+    )
+    code, output = run("--examples", "500", pipeline="nightly", folder=with_training(tmp_path, program))
+    assert code == 0, output
+    assert steps(output) == NOT_PROMOTED
+    assert only_attempt().status().metrics == {"accuracy": 0.5}
 
 
 def test_nightly_with_data_that_are_not_fit():

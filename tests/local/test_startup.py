@@ -36,11 +36,14 @@ def curves(status):
 
 
 @pytest.mark.tensorflow
-def test_a_fit_without_callbacks_has_its_history_and_metrics():
-    code = """m = model()
+def test_a_fit_has_its_history_and_metrics_unless_a_callback_writes_them():
+    code = """import os
+m = model()
 m.fit(x, y, epochs=3, verbose=0, validation_split=0.5)
 m.fit(x, y, epochs=2, verbose=0)
-model().fit(x, y, verbose=0)
+class Other(keras.callbacks.Callback): pass
+model().fit(x, y, 32, 1, 0, Other())
+model().fit(x, y, verbose=0, callbacks=[keras.callbacks.TensorBoard(os.environ["TFSTEPS_LOG_DIR"] + "/mine")])
 """
     status = run_job(job(code, "outputs: {metrics: {loss: train/epoch_loss, val_loss: validation/epoch_loss}}")).status
     assert status.state is State.SUCCEEDED
@@ -48,6 +51,8 @@ model().fit(x, y, verbose=0)
         "train/epoch_loss": [0, 1, 2, 3, 4],
         "validation/epoch_loss": [0, 1, 2],
         "model-2/train/epoch_loss": [0],
+        "mine/train/epoch_loss": [0],  # by the program's own callback, and nothing is recorded twice
+        "mine/train/epoch_learning_rate": [0],
     }
     assert status.metrics.keys() == {"loss", "val_loss"}
     assert not status.warnings
@@ -64,30 +69,6 @@ model().fit(x, y, verbose=0)
     assert status.state is State.SUCCEEDED
     assert status.metrics.keys() == {"loss", "val_loss"}
     assert not status.metric_notes
-
-
-@pytest.mark.tensorflow
-@pytest.mark.parametrize(
-    ("code", "off", "expected"),
-    [
-        (
-            (
-                "import os\nmine = [keras.callbacks.TensorBoard(os.environ['TFSTEPS_LOG_DIR'] + '/mine')]\n"
-                "model().fit(x, y, verbose=0, callbacks=mine)"
-            ),
-            "",
-            {"mine/train"},
-        ),
-        ("model().fit(x, y, verbose=0)", "0", set()),
-        ("class Mine(keras.callbacks.Callback): pass\nmodel().fit(x, y, 32, 1, 0, Mine())", "", {"train"}),
-    ],
-    ids=["a TensorBoard callback of its own", "switched off", "other callbacks, by position"],
-)
-def test_whose_curves_are_recorded(monkeypatch, code, off, expected):
-    monkeypatch.setenv("TFSTEPS_AUTOLOG", off)
-    status = run_job(job(code)).status
-    assert status.state is State.SUCCEEDED
-    assert {name.rpartition("/")[0] for name in curves(status)} == expected
 
 
 def python(folder, code, **env):
@@ -153,9 +134,10 @@ def test_what_fails_in_the_recording_does_not_reach_the_program(tmp_path, logs):
         {"TFSTEPS_ROLE": "evaluator"},
         {"TFSTEPS_LOG_DIR": "gs://bucket/logs"},
         {"TF_CONFIG": "no JSON"},
+        {"TFSTEPS_AUTOLOG": "0"},
     ],
 )
-def test_only_the_decisive_replica_records(tmp_path, logs, change):
+def test_only_the_decisive_replica_records_unless_it_is_switched_off(tmp_path, logs, change):
     (tmp_path / "keras.py").write_text(FAKE)
     ran = python(tmp_path, "import keras; print(keras.Model().fit(1))", **{**logs, **change})
     assert (ran.stdout, ran.stderr) == ("0\n", "")
