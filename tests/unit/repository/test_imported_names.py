@@ -1,14 +1,21 @@
-"""Tests that need a cluster import what exists: no other check reads them before a cluster is there."""
+"""What is imported exists, where nothing else looks: tests that need a cluster, and modules whose names are texts."""
 
 import ast
 import importlib
 import importlib.util
 import pathlib
+import pkgutil
+import re
 
 import pytest
 
+import tfsteps
+
 TESTS = pathlib.Path(__file__).parents[2]
 FILES = sorted(TESTS.rglob("*.py"))
+PACKAGE = pathlib.Path(tfsteps.__file__).parent
+SUBPACKAGES = "|".join(sorted(module.name for module in pkgutil.iter_modules([str(PACKAGE)])))
+REFERENCE = re.compile(rf"tfsteps\.({SUBPACKAGES})(\.\w+)*(:\w+)?")
 
 
 def missing(file):
@@ -31,3 +38,18 @@ def missing(file):
 )
 def test_imported_names_exist(folder):
     assert [f"{file.name}: {name}" for file in FILES if file.parent == folder for name in missing(file)] == []
+
+
+@pytest.mark.parametrize(
+    "folder", sorted({file.parent for file in PACKAGE.rglob("*.py")}), ids=lambda folder: folder.name
+)
+def test_modules_and_objects_whose_names_are_texts_exist(folder):
+    """A plug-in loads them when they are needed, and a fork server hides it when it cannot."""
+    texts = {
+        node.value
+        for file in folder.glob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and REFERENCE.fullmatch(node.value)
+    }
+    for text in sorted(texts):
+        pkgutil.resolve_name(text)

@@ -16,12 +16,18 @@ from tfsteps.runs import identity
 from tfsteps.runs.status import Status
 from tfsteps.systems import registry
 
-_OTHERS = ("launcher.background", "systems.local.job_system", "launcher.event_summary", "report")
+_OTHERS = (
+    "multiprocessing.popen_forkserver",
+    "tfsteps.launcher.background",
+    "tfsteps.systems.local.job_system",
+    "tfsteps.launcher.event_summary",
+    "tfsteps.report",
+)
 
 with contextlib.suppress(PermissionError):
     os.setsid()  # Ctrl-C and a closed terminal are for the pipeline, which ends its steps
 sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-for name in ("multiprocessing.popen_forkserver", *LAUNCHERS, *(f"tfsteps.{other}" for other in _OTHERS)):
+for name in (*LAUNCHERS, *_OTHERS):
     importlib.import_module(name)
 
 # Types are resolved when they are first used.
