@@ -6,21 +6,16 @@
 import importlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
 from tfsteps.spec import RoleName, TrainingJob
-from tfsteps.systems.base import System
+from tfsteps.systems.base import LaunchError, System
 from tfsteps.systems.capabilities import Capability
 
 if TYPE_CHECKING:
     from tfsteps.systems.kubernetes.job_kind import JobKind
-
-
-from typing import Protocol, TypeVar
-
-from tfsteps.systems.base import LaunchError
 
 ENTRY_POINTS = "tfsteps.systems"
 """Group of the entry points of packages that add a job system. Each refers to a `SystemPlugin`."""

@@ -3,54 +3,54 @@
 Also a command or a shell in the folder and with the environment of one of their replicas.
 """
 
+import collections
+import contextlib
 import os
 import pathlib
 import shlex
 import time
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import itemgetter
+from typing import NoReturn
 
 import msgspec
 
-from tfsteps.backends.find import named_replica, replace_process
-from tfsteps.console.errors import CommandError
-from tfsteps.console.messages import say
-from tfsteps.json_errors import NOT_READABLE
-from tfsteps.runs.events import ReplicaName, ReplicaState
-from tfsteps.runs.output_paths import OutputPaths
-from tfsteps.runs.status import ReplicaStatus, Status
-from tfsteps.spec import TrainingJob
-
-if TYPE_CHECKING:
-    from tfsteps.backends.local.log import LocalAttempt
-import collections
-import contextlib
-from collections.abc import Callable, Iterator
-from operator import itemgetter
-
 from tfsteps.answer import Answer
 from tfsteps.backends.base import NO_LABELS, EventFolder, LogOptions, Section
-from tfsteps.backends.find import LATEST, FoundRun, KnownRun, Selection, match_id, match_run
+from tfsteps.backends.find import (
+    LATEST,
+    FoundRun,
+    KnownRun,
+    Selection,
+    match_id,
+    match_run,
+    named_replica,
+    replace_process,
+)
 from tfsteps.backends.local import log as local_log
 from tfsteps.backends.local import tensorboard as local_tensorboard
 from tfsteps.backends.local.log import LocalAttempt
 from tfsteps.backends.records import Record, pipeline_node, recorded_job, recorded_launcher, reports_of
 from tfsteps.backends.waiting import POLL_SECONDS, Changes, wait
 from tfsteps.backends.whole_runs import pause_run
-from tfsteps.console.messages import warn
+from tfsteps.console.errors import CommandError
+from tfsteps.console.messages import say, warn
 from tfsteps.console.outputs import verdict
 from tfsteps.console.text import local_time
+from tfsteps.json_errors import NOT_READABLE
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.launcher.printer import Printer
 from tfsteps.launcher.recorder import Observer
 from tfsteps.runs import removal, store
-from tfsteps.runs.events import State
+from tfsteps.runs.events import ReplicaName, ReplicaState, State
 from tfsteps.runs.graph import Node, NodeKind, Surroundings
 from tfsteps.runs.location import HomeCluster, Location
 from tfsteps.runs.log_file import LogReader, segments
+from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.runs.pipeline_record import PipelineRecord
-from tfsteps.runs.status import ABANDONED, CLOCK_SECONDS, may_continue
+from tfsteps.runs.status import ABANDONED, CLOCK_SECONDS, ReplicaStatus, Status, may_continue
 from tfsteps.runs.store import AttemptFolder, UnreadableError
+from tfsteps.spec import TrainingJob
 
 _HINT_SECONDS = 15.0  # longer than the default grace period
 _TAIL_LINES = 20
@@ -440,7 +440,7 @@ def _not_stopped(job: LocalAttempt, answer: Answer) -> str:
     return f"run {run}: task {job.status.identity.task} was not stopped: {answer.why}; {do}"
 
 
-def replace_by(job: "LocalAttempt", replica: str | None, command: Sequence[str]) -> NoReturn:
+def replace_by(job: LocalAttempt, replica: str | None, command: Sequence[str]) -> NoReturn:
     """Replace this process by a command beside a replica, or where one ran that has ended.
 
     Raises:
@@ -473,7 +473,7 @@ def _elsewhere(status: Status) -> str:
     return f"{problem}; use `{shlex.join(['tfsteps', 'shell', status.identity.run, *status.where])}`"
 
 
-def _recorded_start(job: "LocalAttempt", replica: ReplicaStatus) -> ReplicaStatus:
+def _recorded_start(job: LocalAttempt, replica: ReplicaStatus) -> ReplicaStatus:
     """Return a replica once its start is recorded, which is a moment after the launcher has printed it."""
     give_up = time.monotonic() + _MOMENT_SECONDS
     while not replica.incarnations and time.monotonic() < give_up:
@@ -504,7 +504,7 @@ def _environ(file: pathlib.Path) -> bytes:
     return content
 
 
-def _recorded_environment(job: "LocalAttempt", replica: ReplicaStatus) -> tuple[Mapping[str, str], str]:
+def _recorded_environment(job: LocalAttempt, replica: ReplicaStatus) -> tuple[Mapping[str, str], str]:
     """Return what a replica would start with, by the records of the run; its ports are those that it had."""
     from tfsteps.systems.local.job_system import LocalSystem  # noqa: PLC0415  only here, and slow
 

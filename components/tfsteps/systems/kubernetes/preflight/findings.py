@@ -5,30 +5,24 @@ Quotas are checked as if nothing else ran in the namespace. Only the containers'
 and a runtime's overhead add to them, so a violation is certain.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.resource import PODS, Resource
-from tfsteps.spec import TrainingJob
+from tfsteps.spec import RoleName, TrainingJob
 from tfsteps.systems.base import LaunchError
-from tfsteps.systems.kubernetes.job_kind import JobKind, RenderedJob, create
+from tfsteps.systems.kubernetes.job_kind import JobKind, RenderedJob, RoleSpec, create
 from tfsteps.systems.kubernetes.permissions import Permission, denied, how_to_grant, needed
 from tfsteps.systems.kubernetes.preflight.references import Reference, references
 
 if TYPE_CHECKING:
     from tfsteps.kube.client import Api
-
-
-import re
-from collections import defaultdict
-from collections.abc import Iterable
-from decimal import Decimal
-
-import msgspec
-
-from tfsteps.spec import RoleName
-from tfsteps.systems.kubernetes.job_kind import RoleSpec
 
 _QUOTAS = Resource("v1", "resourcequotas", "ResourceQuota")
 _RANGES = Resource("v1", "limitranges", "LimitRange")
