@@ -8,6 +8,10 @@ from tests.conformance.systems import System
 from tfsteps.systems.capabilities import Level
 from tfsteps.systems.features import FEATURES
 
+TWO = frozenset({"kubeflow", "jobs"})
+"""Where cases are run of what is the same code for all systems: one object whose operator makes the pods, and several
+Jobs whose pods Kubernetes makes. A pod costs the test cluster a second of CPU."""
+
 
 @dataclass(frozen=True)
 class Case:
@@ -19,6 +23,7 @@ class Case:
         needs: Features of systems/capabilities.py that it shows; a system that refuses one of them is left out.
         alone: It harms the cluster's other users: run after all others.
         unlike: Job systems that have the features, and end such a job in another way, which other tests show.
+        on: The only job systems that it is run on; empty = all.
     """
 
     name: str
@@ -26,6 +31,7 @@ class Case:
     needs: frozenset[str] = frozenset()
     alone: bool = False
     unlike: frozenset[str] = frozenset()
+    on: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         """Refuse features that are none."""
@@ -33,8 +39,9 @@ class Case:
 
     def fits(self, system: System) -> bool:
         """Tell whether a job system has all that the case needs."""
-        has = system.capabilities
-        return system.name not in self.unlike and all(has[need].level in _levels(need) for need in self.needs)
+        if system.name in self.unlike or (self.on and system.name not in self.on):
+            return False
+        return all(system.capabilities[need].level in _levels(need) for need in self.needs)
 
 
 def _levels(need: str) -> tuple[Level, ...]:

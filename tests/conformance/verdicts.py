@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.conformance.case import Case
+from tests.conformance.case import TWO, Case
 from tests.conformance.control_channel import held, release, succeeded
 from tests.conformance.environment import Environment, Launcher
 from tests.support.shell import printing
@@ -49,6 +49,7 @@ class JobCase:
         last: The replica whose end ends the job, where others must have ended by themselves before.
         left: Of job objects and pods when the launcher has ended.
         unlike: As in `Case`.
+        on: As in `Case`.
     """
 
     job: Mapping[str, Any]
@@ -63,6 +64,7 @@ class JobCase:
     last: str = ""
     left: tuple[int, int] | None = None
     unlike: frozenset[str] = frozenset()
+    on: frozenset[str] = frozenset()
 
     @property
     def before_last(self) -> list[str]:
@@ -88,22 +90,17 @@ JOB_CASES = {
     ),
     "the chief decides": JobCase(
         needs=_features("chief worker success_chief"),
-        job={"roles": {"chief": {}, **_WORKERS}, **sh('[ $TFSTEPS_ROLE = chief ] || exec sleep 600; echo "chief"')},
+        job={"roles": {"chief": {}, **_WORKER}, **sh('[ $TFSTEPS_ROLE = chief ] || exec sleep 600; echo "chief"')},
         prints=["chief-0 chief"],
-        stopped=["worker-0", "worker-1"],
+        stopped=["worker-0"],
         left=(1, 0),
     ),
-    "worker 0 decides": JobCase(
-        needs=_features("success_chief worker"),
-        job={"roles": _WORKERS, **sh("[ $TFSTEPS_INDEX = 0 ] || exec sleep 600")},
+    "worker 0 decides, and nothing is to be left": JobCase(
+        needs=_features("success_chief worker on_end"),
+        job={"roles": _WORKERS, "on_end": "delete", **sh("[ $TFSTEPS_INDEX = 0 ] || exec sleep 600; echo gone")},
+        prints=["worker-0 gone"],
         stopped=["worker-1"],
-        left=(1, 0),
-    ),
-    "all workers must succeed, and do": JobCase(
-        needs=_features("success_all_workers"),
-        job={"roles": _WORKERS, "success": "all_workers", **sh("sleep $((TFSTEPS_INDEX * 3)); echo end")},
-        prints=["worker-0 end", "worker-1 end"],
-        left=(1, 0),
+        left=(0, 0),
     ),
     "all workers must succeed, and one does not": JobCase(
         needs=_features("success_all_workers"),
@@ -128,6 +125,7 @@ JOB_CASES = {
         ends=(10, State.FAILED, None),
         blames=("worker-0", 127),
         says="the command was not found",
+        on=TWO,
     ),
     "a container is restarted": JobCase(
         needs=_features("restart_on_failure volumes backoff_limit"),
@@ -189,6 +187,7 @@ JOB_CASES = {
         ends=(11, State.FAILED, "DeadlineExceeded"),
         says=r"(ErrImagePull|ImagePullBackOff).*registry.invalid/none:1",
         left=(0, 0),
+        on=TWO,
     ),
     "no node has room": JobCase(
         needs=_features("deadlines cpu"),
@@ -212,15 +211,8 @@ JOB_CASES = {
         says="running",
         left=(0, 0),
     ),
-    "parameter servers are ended with the chief": JobCase(
-        needs=_features("ps chief worker"),
-        job={"roles": {"chief": {}, "ps": {}, **_WORKER}, **sh("[ $TFSTEPS_ROLE = ps ] && exec sleep 600; sleep 1")},
-        stopped=["ps-0"],
-        last="chief-0",
-        left=(1, 0),
-    ),
-    "the evaluator is in no cluster": JobCase(
-        needs=_features("evaluator chief ps"),
+    "the evaluator is in no cluster, and parameter servers are ended with the chief": JobCase(
+        needs=_features("evaluator chief ps worker"),
         job={
             "roles": {"chief": {}, **_WORKER, "ps": {}, "evaluator": {}},
             **sh("sleep 2; echo $TFSTEPS_ROLE $TF_CONFIG; [ $TFSTEPS_ROLE = ps ] && exec sleep 600; true"),
@@ -228,6 +220,7 @@ JOB_CASES = {
         prints=[r'evaluator-0 evaluator (?!.*"evaluator": ?\[).*"type": ?"evaluator"', r'chief-0 chief .*"ps": ?\['],
         stopped=["ps-0"],
         last="chief-0",
+        left=(1, 0),
     ),
     "roles have commands, variables and resources of their own": JobCase(
         needs=_features("role_templates chief"),
@@ -258,11 +251,6 @@ JOB_CASES = {
         ends=(10, State.FAILED, "BackoffLimitExceeded"),
         prints=["worker-0 again"],
     ),
-    "shared memory has its size": JobCase(
-        needs=_features("shared_memory"),
-        job={"roles": _WORKER, "resources": {"shared_memory": "32Mi"}, **sh("df -k /dev/shm")},
-        prints=["32768"],
-    ),
     "pods are patched, and tell where they run": JobCase(
         needs=_features("pod_patch env_sources labels placement pod_settings"),
         job={
@@ -281,15 +269,18 @@ JOB_CASES = {
         },
         prints=["worker-0 patched yes vision quick"],
     ),
-    "pods are placed": JobCase(
-        needs=_features("placement"),
+    "pods are placed, have their shared memory, and are to be left": JobCase(
+        needs=_features("placement shared_memory on_end"),
         job={
             "roles": _WORKER,
             "node_selector": {"kubernetes.io/os": "linux"},
             "tolerations": [{"key": "gpu", "operator": "Exists"}],
-            **sh("echo placed"),
+            "resources": {"shared_memory": "32Mi"},
+            "on_end": "keep",
+            **sh("df -k /dev/shm"),
         },
-        prints=["worker-0 placed"],
+        prints=["32768"],
+        left=(1, 1),
     ),
     "there is no such GPU": JobCase(
         needs=_features("gpu gpu_type deadlines"),
@@ -302,18 +293,6 @@ JOB_CASES = {
         ends=(11, State.FAILED, "DeadlineExceeded"),
         says=r"worker-0.*(node affinity|Insufficient nvidia.com/gpu)",
         left=(0, 0),
-    ),
-    "nothing is to be left": JobCase(
-        needs=_features("on_end"),
-        job={"roles": _WORKER, "on_end": "delete", **sh("echo gone")},
-        prints=["worker-0 gone"],
-        left=(0, 0),
-    ),
-    "everything is to be left": JobCase(
-        needs=_features("on_end"),
-        job={"roles": _WORKER, "on_end": "keep", **sh("echo kept")},
-        prints=["worker-0 kept"],
-        left=(1, 1),
     ),
 }
 
@@ -346,5 +325,6 @@ def check(case: JobCase, launcher: Launcher) -> None:
 
 
 CASES = [
-    Case(name, functools.partial(_check, case), case.needs, unlike=case.unlike) for name, case in JOB_CASES.items()
+    Case(name, functools.partial(_check, case), case.needs, unlike=case.unlike, on=case.on)
+    for name, case in JOB_CASES.items()
 ]
