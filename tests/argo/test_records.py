@@ -47,7 +47,7 @@ def recorded(environment, tmp_path_factory):
         keys = {name: base64.b64encode(VARIABLES[name].encode()).decode() for name in VARIABLES if "KEY" in name}
         environment.create(SECRETS, {"metadata": {"name": SECRET}, "data": keys})
         for name, script in (("recorded-one", "echo trained"), ("recorded-two", "echo broken; exit 3")):
-            environment.submit(environment.one(name, script, settings={"retries": 0}))
+            environment.submit(environment.one(name, script, settings={"retries": 0}, on_exit=False))
         assert environment.ended("recorded-one") == "Succeeded", environment.why("recorded-one")
         assert environment.ended("recorded-two") == "Failed", environment.why("recorded-two")
         for name in ("recorded-one", "recorded-two"):

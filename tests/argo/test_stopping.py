@@ -1,7 +1,7 @@
 """What becomes of a job when something happens to its Workflow, its step, or its launcher's pod.
 
-Stopped, terminated, out of time or deleted: the job goes. Its launcher's pod drained or killed: the job stays, and the
-next pod adopts it; test_lost_launchers.py has the other ways, by retry policy.
+Stopped, terminated, out of time or deleted: the job goes. Its launcher's pod drained: the job stays, and the next pod
+adopts it; test_lost_launchers.py has the other ways, by retry policy.
 """
 
 import time
@@ -10,6 +10,7 @@ import pytest
 from hera.workflows import Steps
 
 from tests.argo.environment import LONG, WORKFLOWS, job
+from tests.argo.test_workflows import shell
 from tests.preflight.conftest import HELD
 from tests.support.waiting import until
 from tfsteps.kube.resource import PODS, Resource
@@ -23,7 +24,6 @@ STOPS = {
     "as-kubeflow": ({"activeDeadlineSeconds": 0}, True),
 }
 OUT_OF_TIME = ("step-deadline", "workflow-deadline")
-MOVES = ("drained", "killed")
 SECONDS = 5.0
 """Within which a cancelled run leaves no job, its launcher being alive."""
 
@@ -35,8 +35,7 @@ def flows(environment):
     environment.submit(environment.one("workflow-deadline", LONG, active_deadline_seconds=90))
     for name in OUT_OF_TIME:
         environment.running(name)  # before there are so many that it is not up in time
-    for name in MOVES:
-        environment.submit(environment.one(name, HELD))
+    environment.submit(environment.one("drained", HELD, on_exit=False))
     for name in (*STOPS, "deleted"):
         environment.submit(environment.one(name, LONG))
     environment.submit(environment.one("left", LONG, settings={"retries": 0}))
@@ -45,9 +44,11 @@ def flows(environment):
 
 def suspended(environment):
     """Return a Workflow of two steps."""
-    with environment.workflow("suspended") as flow, Steps(name="main"):
-        environment.step("train")("first", **job(HELD))
-        environment.step("train")("second", **job("echo up"))
+    with environment.workflow("suspended") as flow:
+        second = shell("second", "true")
+        with Steps(name="main"):
+            environment.step("train")("first", **job(HELD))
+            second(name="second")
     return flow
 
 
@@ -56,14 +57,6 @@ def running(environment, name):
     made = environment.running(name)
     (pod,) = environment.launchers(name)
     return pod["metadata"], made["uid"]
-
-
-def adopted(environment, name, pod, uid):
-    """Check that a launcher made anew goes on with the job, and the Workflow succeeds with that one job."""
-    until(lambda: any(launcher["metadata"]["uid"] != pod["uid"] for launcher in environment.launchers(name)))
-    environment.release(name)
-    assert environment.ended(name) == "Succeeded", environment.why(name)
-    assert [item["uid"] for item in environment.jobs(name)] == [uid]
 
 
 @pytest.mark.usefixtures("flows")
@@ -77,16 +70,10 @@ def test_drained(environment):
         assert [item["uid"] for item in environment.jobs("drained")] == [uid]
     finally:
         environment.cluster.api.patch(NODES, "", node, {"spec": {"unschedulable": None}})
-    adopted(environment, "drained", pod, uid)
-
-
-@pytest.mark.usefixtures("flows")
-def test_killed(environment):
-    pod, uid = running(environment, "killed")
-    environment.kill(pod["name"])
-    adopted(environment, "killed", pod, uid)
-    tries = [environment.nodes("killed")[item]["phase"] for item in ("fit(0)", "fit(1)")]
-    assert tries == ["Failed", "Succeeded"], environment.why("killed")
+    until(lambda: any(launcher["metadata"]["uid"] != pod["uid"] for launcher in environment.launchers("drained")))
+    environment.release("drained")
+    assert environment.ended("drained") == "Succeeded", environment.why("drained")
+    assert [item["uid"] for item in environment.jobs("drained")] == [uid], "a launcher made anew went on with the job"
 
 
 @pytest.mark.usefixtures("flows")
@@ -103,6 +90,11 @@ def test_stopped(name, environment, record_property):
         assert environment.decoded(name, "cleanup", "removed") == [], "its launcher did it"
     until(lambda: not environment.launchers(name))
     assert environment.jobs(name) == []
+    chosen = {"labelSelector": f"workflows.argoproj.io/workflow={name},tfsteps.dev/step=train"}
+    (pod,) = environment.cluster.api.list(PODS, environment.namespace, **chosen)["items"]
+    (main,) = [item for item in pod["status"]["containerStatuses"] if item["name"] == "main"]
+    end = main["state"]["terminated"]
+    assert (end["exitCode"], "cancelled" in end["message"]) == (12, True), end
 
 
 @pytest.mark.usefixtures("flows")
@@ -130,10 +122,11 @@ def test_suspended(environment):
     environment.release("suspended")
     until(lambda: not environment.launchers("suspended"))
     time.sleep(2)
-    assert [item["uid"] for item in environment.jobs("suspended")] == [uid], "what runs goes on, nothing new begins"
+    assert [item["uid"] for item in environment.jobs("suspended")] == [uid], "what runs goes on"
+    assert "second" not in environment.nodes("suspended"), "nothing new begins"
     environment.patch("suspended", {"suspend": None})
     assert environment.ended("suspended") == "Succeeded", environment.why("suspended")
-    assert len(environment.jobs("suspended")) == 2
+    assert environment.nodes("suspended")["second"]["phase"] == "Succeeded"
 
 
 @pytest.mark.usefixtures("flows")

@@ -1,11 +1,14 @@
-"""The launcher as a step of a real Workflow, with Argo's controller and executor around it."""
+"""The launcher as a step of a real Workflow, with Argo's controller and executor around it.
+
+What it does when the Workflow is stopped, or its pod evicted, is in tests/argo.
+"""
 
 import uuid
 
 import msgspec
 import pytest
 
-from tests.preflight.conftest import HELD, executor, grant, namespace_of, release
+from tests.preflight.conftest import executor, grant, namespace_of
 from tests.support.waiting import until
 from tfsteps.engines.argo.workflow import WORKFLOWS
 from tfsteps.engines.kfp.executor import ARGUMENT
@@ -76,52 +79,10 @@ def ended(cluster, namespace, owner):
     return status["exitCode"], status.get("message", "")
 
 
-MOVED = "moved"
-STOPS = {
-    "terminated": {"shutdown": "Terminate"},
-    "stopped": {"shutdown": "Stop"},
-    "as-kfp": {"activeDeadlineSeconds": 0},
-}
-
-
-@pytest.fixture(scope="module")
-def owners(cluster, namespace, image):
-    """The metadata of all Workflows, which run side by side."""
-    scripts = {
-        WELL: "echo up",
-        MOVED: HELD,
-        **dict.fromkeys(STOPS, "echo up; trap 'exit 0' TERM; sleep 600 & wait"),
-    }
-    return {name: submit(cluster, namespace, image, name, script) for name, script in scripts.items()}
-
-
-def test_a_step_ends_as_its_job_does(cluster, namespace, owners):
-    code, message = ended(cluster, namespace, owners[WELL])
-    assert (code, " succeeded after " in message) == (0, True), message
-    (job,) = jobs(cluster, namespace, owners[WELL])
-    assert message.startswith(job["name"])
-    until(lambda: cluster.api.get(WORKFLOWS, namespace, WELL)["status"]["phase"] == "Succeeded")
-
-
-@pytest.mark.parametrize("name", STOPS)
-def test_a_workflow_that_is_stopped_takes_its_job_along(name, cluster, namespace, owners):
-    until(lambda: jobs(cluster, namespace, owners[name]))
-    cluster.api.patch(WORKFLOWS, namespace, name, {"spec": STOPS[name]})
-    code, message = ended(cluster, namespace, owners[name])
-    assert (code, "cancelled" in message) == (12, True), message
-    assert jobs(cluster, namespace, owners[name]) == []
-
-
-def test_a_step_whose_pod_is_evicted_goes_on_with_its_job(cluster, namespace, owners):
-    owner = owners[MOVED]
-    until(lambda: jobs(cluster, namespace, owner))
-    (first,) = [pod["metadata"] for pod in pods(cluster, namespace, owner)]
-    until(lambda: "] up" in cluster.kubectl("logs", "-n", namespace, first["name"], "-c", "main", "--ignore-errors"))
-    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": first["name"]}}
-    cluster.api.request("POST", PODS.path(namespace, first["name"], "eviction"), {}, eviction)
-    until(lambda: [pod for pod in pods(cluster, namespace, owner) if pod["metadata"]["uid"] != first["uid"]])
-    until(lambda: first["uid"] not in [pod["metadata"]["uid"] for pod in pods(cluster, namespace, owner)])
-    release(cluster, namespace, jobs(cluster, namespace, owner)[0]["name"])
+def test_a_step_ends_as_its_job_does(cluster, namespace, image):
+    owner = submit(cluster, namespace, image, WELL, "echo up")
     code, message = ended(cluster, namespace, owner)
     assert (code, " succeeded after " in message) == (0, True), message
-    assert len(jobs(cluster, namespace, owner)) == 1
+    (job,) = jobs(cluster, namespace, owner)
+    assert message.startswith(job["name"])
+    until(lambda: cluster.api.get(WORKFLOWS, namespace, WELL)["status"]["phase"] == "Succeeded")
