@@ -13,6 +13,10 @@ from tfsteps.runs.events import State
 from tfsteps.systems.kubernetes.render.gang import POD_GROUPS
 
 pytestmark = pytest.mark.cluster
+ONE = pytest.mark.parametrize(
+    "environment", [row for row in SYSTEMS if row.name == "kubeflow"], indirect=True, ids=["kubeflow"]
+)
+"""Marks what the scheduler alone does, by a PodGroup that is the same for all job systems."""
 QUICK, LONG = "sleep 2", "trap 'exit 0' TERM; sleep 600 & wait"
 _LOOK_SECONDS = 6.0  # several tries of the scheduler
 
@@ -68,24 +72,31 @@ def waits(environment, run, count):
 
 
 @pytest.mark.shows("gang", "kubeflow jobset jobs")
-def test_a_gang_that_does_not_fit_starts_none_until_there_is_room(environment):
+def test_a_gang_that_does_not_fit_starts_none_until_there_is_room_and_goes_with_its_group(environment):
     taken(environment, "blocker")
     gang = environment.launch(job(3, LONG, gang={}), run="gang", home="gang")
     waits(environment, "gang", 3)
     gang.until(State.PENDING)
     until(lambda: re.match(r"worker-\d: .*Insufficient tfsteps.dev/slot", gang.status.message))
 
-    alone = environment.launch(job(3, LONG), run="alone", home="alone")
-    until(lambda: placed(environment, "alone") == (2, 3))  # as many as fit, and the others wait
-    remove(environment, "alone")
-    alone.wait()
-    assert placed(environment, "gang") == (0, 3)
-
     remove(environment, "blocker")
     until(lambda: placed(environment, "gang") == (3, 3))
     gang.until(State.RUNNING)
 
+    (group,) = environment.api.list(POD_GROUPS, environment.namespace)["items"]
+    (made,) = [item for item in environment.jobs() if item["metadata"]["labels"]["tfsteps.dev/run-id"] == "gang"]
+    assert (group["metadata"]["name"], group["spec"]["minMember"]) == (made["metadata"]["name"], 3)
+    remove(environment, "gang")
+    until(lambda: not environment.api.list(POD_GROUPS, environment.namespace)["items"])
 
+
+@ONE
+def test_of_a_job_that_is_no_gang_as_many_start_as_fit(environment):
+    environment.launch(job(5, LONG), run="alone", home="alone")
+    until(lambda: placed(environment, "alone") == (SLOTS, 5))
+
+
+@ONE
 def test_two_gangs_that_each_need_more_than_half_do_not_block_one_another(environment):
     assert SLOTS == 4
     gangs = [environment.launch(job(3, gang={"timeout": "5s"}), run=run, home=run) for run in ("a", "b")]
@@ -96,26 +107,15 @@ def test_two_gangs_that_each_need_more_than_half_do_not_block_one_another(enviro
         gang.ends(0, State.SUCCEEDED)
 
 
+@ONE
 def test_some_of_the_replicas_may_be_enough(environment):
     gang = environment.launch(job(5, LONG, gang={"min_available": 4}), run="gang", home="gang")
     until(lambda: placed(environment, "gang") == (4, 5))
     gang.until(State.PENDING)
 
 
-def test_the_group_goes_with_the_job(environment):
-    environment.launch(job(2, LONG, gang={}), run="gang", home="gang")
-    until(lambda: placed(environment, "gang") == (2, 2))
-    (group,) = environment.api.list(POD_GROUPS, environment.namespace)["items"]
-    assert group["spec"]["minMember"] == 2
-    assert group["metadata"]["name"] == environment.job()["metadata"]["name"]
-    remove(environment, "gang")
-    until(lambda: not environment.api.list(POD_GROUPS, environment.namespace)["items"])
-
-
 @pytest.mark.disruptive
-@pytest.mark.parametrize(
-    "environment", [row for row in SYSTEMS if row.name == "kubeflow"], indirect=True, ids=["kubeflow"]
-)
+@ONE
 def test_an_operator_that_makes_the_groups_itself(gang_operator, environment):
     taken(environment, "blocker")
     # An operator that missed the creation of a pod looks at the job again 5 minutes later.

@@ -107,6 +107,25 @@ def test_a_cron_workflow_fires_and_its_runs_do_not_overlap(cluster, place, since
     assert incarnations[1][0] - incarnations[0][0] >= 14, "those due in between were left out"
 
 
+def schedules(place, *args):
+    code, out, err = tfsteps("schedules", *args, "--engine", "argo", "--namespace", place)
+    assert code == 0, err
+    return out
+
+
+def test_a_manual_run_removes_earlier_ones_and_none_of_a_schedule(cluster, place, folder, since):
+    file = workflow(folder, "overlap", "sleep 300")
+    runs = until(lambda: of_cron(cluster, place, "overlap"), MINUTE)
+    scheduled = max((run["metadata"] for run in runs), key=lambda each: each["creationTimestamp"])
+    for name in ("first", "second"):
+        code, _, err = tfsteps("submit", file, "--namespace", place, "--name", name, "--replace")
+        assert code == 0, err
+    names = [item["metadata"]["name"] for item in cluster.api.list(WORKFLOWS, place)["items"]]
+    assert ("second" in names, "first" in names, scheduled["name"] in names) == (True, False, True)
+    cluster.api.delete(WORKFLOWS, place, "second", cluster.api.get(WORKFLOWS, place, "second")["metadata"]["uid"])
+    schedules(place, "pause", "overlap")  # it would start pods until the last test has ended
+
+
 def test_start_and_end_hold(cluster, place, since):
     until(lambda: of_cron(cluster, place, "between"), 1.5 * MINUTE)
     until(lambda: cluster.api.get(CRONS, place, "late").get("status", {}).get("phase") == "Stopped")
@@ -136,6 +155,7 @@ def test_a_workflow_that_fails_fails_the_job_at_once(cluster, place, since):
     assert condition(job) == ("Failed", "PodFailurePolicy")
     pods = cluster.api.list(PODS, place, labelSelector=f"batch.kubernetes.io/job-name={job['metadata']['name']}")
     assert len(pods["items"]) == 1, "not the submitter's fault: it was not tried again"
+    cluster.api.patch(CRON_JOBS, place, "bad", {"spec": {"suspend": True}})
 
 
 def test_a_workflow_goes_with_its_job(cluster, place, since):
@@ -147,12 +167,7 @@ def test_a_workflow_goes_with_its_job(cluster, place, since):
     cluster.api.delete(JOBS, place, job["metadata"]["name"], job["metadata"]["uid"])
     names = lambda: [item["metadata"]["name"] for item in cluster.api.list(WORKFLOWS, place)["items"]]  # noqa: E731
     until(lambda: job["metadata"]["name"] not in names())
-
-
-def schedules(place, *args):
-    code, out, err = tfsteps("schedules", *args, "--engine", "argo", "--namespace", place)
-    assert code == 0, err
-    return out
+    cluster.api.patch(CRON_JOBS, place, "job", {"spec": {"suspend": True}})
 
 
 def test_a_schedule_is_updated_only_with_consent(cluster, place, folder, since):
@@ -181,18 +196,6 @@ def test_the_records_have_each_date_and_runs_by_hand_are_kept_apart(cluster, pla
     )
     assert by_hand not in [item["metadata"]["name"] for item in of_cron(cluster, place, "between")]
     assert "CronJob" in schedules(place)
-
-
-def test_a_manual_run_removes_earlier_ones_and_none_of_a_schedule(cluster, place, folder, since):
-    file = workflow(folder, "overlap", "sleep 300")
-    runs = until(lambda: of_cron(cluster, place, "overlap"), MINUTE)
-    scheduled = max((run["metadata"] for run in runs), key=lambda each: each["creationTimestamp"])
-    for name in ("first", "second"):
-        code, _, err = tfsteps("submit", file, "--namespace", place, "--name", name, "--replace")
-        assert code == 0, err
-    names = [item["metadata"]["name"] for item in cluster.api.list(WORKFLOWS, place)["items"]]
-    assert ("second" in names, "first" in names, scheduled["name"] in names) == (True, False, True)
-    cluster.api.delete(WORKFLOWS, place, "second", cluster.api.get(WORKFLOWS, place, "second")["metadata"]["uid"])
 
 
 def test_nothing_is_created_where_one_part_is_refused(cluster, place, image, folder, since):

@@ -38,8 +38,9 @@ class Namespace:
         self.cluster, self.name, self.folder = cluster, name, folder
         self._image, self._busybox = image, busybox
 
-    def job(self, path, *, image="", code="until [ -e /data/$TFSTEPS_RUN_ID.end ]; do sleep 0.2; done", **settings):
-        """Write a job file whose replica runs until `end` is called for its run."""
+    def job(self, path, *, image="", until="$TFSTEPS_RUN_ID", code="", **settings):
+        """Write a job file whose replica runs `code`, or until `end` is called for its run or for what `until` says."""
+        code = code or f"until [ -e /data/{until}.end ]; do sleep 0.2; done"
         job = {
             "name": "quick",
             "image": self._busybox,
@@ -53,12 +54,12 @@ class Namespace:
         path.write_text(yaml.safe_dump(job))
         return str(path)
 
-    def end(self, run):
-        (self.folder / f"{run}.end").touch()
+    def end(self, name):
+        (self.folder / f"{name}.end").touch()
 
-    def write(self, run, *steps, tag="loss"):
+    def write(self, run, *steps, tag="loss", task="quick"):
         """Write event files as the replicas of a run's task would."""
-        with ScalarWriter(self.folder / "runs" / run / "quick/logs/train") as writer:
+        with ScalarWriter(self.folder / "runs" / run / task / "logs/train") as writer:
             for step in steps:
                 writer.scalar(tag, step / 2, step)
 

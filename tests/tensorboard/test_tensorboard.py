@@ -46,16 +46,20 @@ def has_ended(job):
 @pytest.mark.parametrize("system", ["kubeflow", "jobset", "trainjob", "jobs"])
 def test_each_job_system(namespace, tmp_path, system):
     next(item for item in SYSTEMS if item.name == system).install()
-    run = f"each-{system}"
-    namespace.write(run, 1, 2)
-    with namespace.started("run", namespace.job(tmp_path / "job.yaml"), "--system", system, "--run-id", run) as process:
+    run = "each"  # of one task for each system: a run has one TensorBoard
+    namespace.write(run, 1, 2, task=system)
+    job = namespace.job(tmp_path / "job.yaml", until=system)
+    with namespace.started("run", job, "--system", system, "--run-id", run, "--task", system) as process:
         url = url_in(process)
-        assert until(lambda: runs_of(namespace.cluster, url), seconds=90) == ["quick/logs/train"]
-        namespace.end(run)
+        until(lambda: f"{system}/logs/train" in (runs_of(namespace.cluster, url) or []), seconds=90)
+        namespace.end(system)
         assert "tensorboard  " + url in process.communicate(timeout=90)[0]
         assert process.returncode == 0
-    assert runs_of(namespace.cluster, url) == ["quick/logs/train"], "it must outlive the job"
-    shown = json.loads(namespace.tfsteps("show", run, "--on", "kubernetes", "--output", "json").stdout)
+    assert f"{system}/logs/train" in runs_of(namespace.cluster, url), "it must outlive the job"
+    assert len(namespace.tensorboards(run)) == 1
+    shown = json.loads(
+        namespace.tfsteps("show", run, "--task", system, "--on", "kubernetes", "--output", "json").stdout
+    )
     assert url in json.dumps(shown)
 
 
