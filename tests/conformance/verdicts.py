@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.conformance.case import TWO, Case
+from tests.conformance.case import Case
 from tests.conformance.control_channel import held, release, succeeded
 from tests.conformance.environment import Environment, Launcher
 from tests.support.shell import printing
@@ -49,7 +49,7 @@ class JobCase:
         last: The replica whose end ends the job, where others must have ended by themselves before.
         left: Of job objects and pods when the launcher has ended.
         unlike: As in `Case`.
-        on: As in `Case`.
+        shared: As in `Case`.
     """
 
     job: Mapping[str, Any]
@@ -64,7 +64,7 @@ class JobCase:
     last: str = ""
     left: tuple[int, int] | None = None
     unlike: frozenset[str] = frozenset()
-    on: frozenset[str] = frozenset()
+    shared: bool = False
 
     @property
     def before_last(self) -> list[str]:
@@ -125,7 +125,7 @@ JOB_CASES = {
         ends=(10, State.FAILED, None),
         blames=("worker-0", 127),
         says="the command was not found",
-        on=TWO,
+        shared=True,
     ),
     "a container is restarted": JobCase(
         needs=_features("restart_on_failure volumes backoff_limit"),
@@ -187,7 +187,7 @@ JOB_CASES = {
         ends=(11, State.FAILED, "DeadlineExceeded"),
         says=r"(ErrImagePull|ImagePullBackOff).*registry.invalid/none:1",
         left=(0, 0),
-        on=TWO,
+        shared=True,
     ),
     "no node has room": JobCase(
         needs=_features("deadlines cpu"),
@@ -325,6 +325,6 @@ def check(case: JobCase, launcher: Launcher) -> None:
 
 
 CASES = [
-    Case(name, functools.partial(_check, case), case.needs, unlike=case.unlike, on=case.on)
+    Case(name, functools.partial(_check, case), case.needs, unlike=case.unlike, shared=case.shared)
     for name, case in JOB_CASES.items()
 ]
