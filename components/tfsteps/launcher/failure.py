@@ -96,7 +96,8 @@ def failure_summary(status: Status, last_lines: LastLines, blamed: str = "") -> 
     lost_peer = _lost_peer(failed, incarnation, last_lines)
     early = _ended_before(status, incarnation) if lost_peer else None
     where = f" at {error.frame}" if error.frame else ""
-    again = f" after {failed.restarts} restart{'s' * (failed.restarts != 1)}" if failed.restarts else ""
+    restarts = failed.restarts - sum(later.number > incarnation.number for later in failed.incarnations)
+    again = f" after {restarts} restart{'s' * (restarts != 1)}" if restarts > 0 else ""
     code = f" with exit code {incarnation.exit_code}" if incarnation.exit_code is not None else ""
     whose = f"{failed.name}'s container {incarnation.container}" if incarnation.container else failed.name
     failure = f"{whose} failed{code}{again}: {detail}{where}."

@@ -175,6 +175,12 @@ def test_restarts_are_counted_and_earlier_failures_do_not_hide_the_last():
     assert found.summary == "worker-0 failed with exit code 7 after 2 restarts: the program ended with an error."
 
 
+def test_a_restart_that_comes_after_the_failure_is_not_one_before_it():
+    last = msgspec.structs.replace(incarnation(9, None, ReplicaState.STOPPED), number=1)  # its pod never started
+    found = failure_summary(status([incarnation(3, 7), last]), printed())
+    assert found.summary == "worker-0 failed with exit code 7: the program ended with an error."
+
+
 @pytest.mark.parametrize(("reason", "code"), [("MasterFailed", 7), ("BackoffLimitExceeded", 143)])
 def test_who_was_restarted_and_killed_because_the_job_had_failed_failed_before(reason, code):
     killed = status([incarnation(1, 130), incarnation(2, 7), incarnation(3, 143)], reason=reason)
