@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import re
+import secrets
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
@@ -23,6 +24,7 @@ from tfsteps.kube.stream import Stream
 _PAGE = 600  # objects: a few MB each; ten thousand jobs and the pods of their steps are 34 pages
 _PAGE_BYTES = 16 << 20  # of pages of several objects: one namespace may be full of large objects
 _FEWER = 8
+_SUFFIX_LETTERS, _SUFFIX_LENGTH = "bcdfghjklmnpqrstvwxz2456789", 5  # as the API server's [source: apiserver, `names`]
 _WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')  # RFC 9111 has several in one header
 
 
@@ -113,12 +115,28 @@ class Api(HttpClient):
     ) -> dict[str, Any]:
         """Create an object and return it; the server refuses unknown fields. ApiError 409 if it exists.
 
-        Warnings of the API server are printed to standard error, each once.
+        An object with `generateName` gets its name here, because a request without an answer is sent again: the server
+        would create a second object. Warnings of the API server are printed to standard error, each once.
         """
         query = {"fieldValidation": "Strict", **({"dryRun": "All"} if dry_run else {})}
-        check = answers.an_object(resource, body.get("metadata", {}).get("name", ""), stored=not dry_run)
-        send = self.send if once else self.request
-        return send("POST", resource.path(namespace), query, body, check)
+        metadata, sent = body.get("metadata", {}), 0
+        if generated := not metadata.get("name") and metadata.get("generateName"):
+            suffix = "".join(secrets.choice(_SUFFIX_LETTERS) for _ in range(_SUFFIX_LENGTH))
+            metadata = {**metadata, "name": f"{generated}{suffix}"}
+            body = {**body, "metadata": metadata}
+        check = answers.an_object(resource, metadata.get("name", ""), stored=not dry_run)
+
+        def send() -> dict[str, Any]:
+            nonlocal sent
+            sent += 1
+            return self.send("POST", resource.path(namespace), query, body, check)
+
+        try:
+            return send() if once else self.retry(send)
+        except ApiError as error:
+            if not generated or error.status != 409 or sent == 1:
+                raise
+            return self.get(resource, namespace, metadata["name"])  # created by the request without an answer
 
     def review(self, resource: Resource, spec: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the status of a review, which the server answers at once and does not store. Sent once.
