@@ -2,6 +2,7 @@
 
 import contextlib
 import email.utils
+import re
 import threading
 import time
 
@@ -163,6 +164,13 @@ def test_an_answer_that_is_not_what_was_asked_for_is_like_a_502(wrong, call):
     assert "log-in page or a proxy" in str(caught.value)
 
 
+@pytest.mark.parametrize("text", [b"default backend - 404", b"<html>404</html>", b"{}", b""])
+def test_a_404_that_is_not_the_api_servers_is_no_answer(text):
+    with serve([Answer(404, text)]) as server, pytest.raises(ApiError, match="not what was asked for") as caught:
+        Api(server.access(), patience=0).get(JOBS, "ns", "a")
+    assert (caught.value.missing, caught.value.unavailable) == (False, True)
+
+
 def test_what_a_proxy_does_not_find_may_be_there():
     with serve([Answer(404, b"404 page not found")]) as server, pytest.raises(ApiError) as caught:
         Api(server.access()).delete(JOBS, "ns", "a", "u")
@@ -221,6 +229,29 @@ def test_create_refuses_unknown_fields_and_delete_names_the_uid():
         created, deleted = server.asked
         assert (created.method, created.query) == ("POST", {"fieldValidation": "Strict"})
         assert deleted.body == {"propagationPolicy": "Background", "preconditions": {"uid": "u"}}
+
+
+def test_an_object_with_a_generated_name_is_created_once_though_the_first_answer_was_lost():
+    stored = {}
+
+    def script(asked):
+        name = asked.path.rpartition("/")[2] if asked.method == "GET" else asked.body["metadata"]["name"]
+        known = name in stored
+        item = stored.setdefault(name, {"metadata": {"name": name, "uid": "u"}})
+        if asked.method == "GET":
+            return Answer(body=item)
+        return refusal(409, "AlreadyExists") if known else "reset"
+
+    with serve(script) as server:
+        created = Api(server.access()).create(JOBS, "ns", {"metadata": {"generateName": "a-"}})
+    assert list(stored) == [created["metadata"]["name"]]
+    assert re.fullmatch(r"a-[a-z0-9]{5}", created["metadata"]["name"])
+
+
+def test_a_generated_name_that_another_object_has_is_a_conflict():
+    with serve([refusal(409, "AlreadyExists")]) as server, pytest.raises(ApiError):
+        Api(server.access()).create(JOBS, "ns", {"metadata": {"generateName": "a-"}})
+    assert [asked.method for asked in server.asked] == ["POST"]
 
 
 def test_what_is_replaced_needs_no_deletion():

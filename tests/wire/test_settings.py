@@ -64,7 +64,9 @@ def test_settings_that_nobody_may_read_are_a_warning(launcher):
     assert "can grant `get` for ConfigMap ns/tfsteps" in warning
 
 
-@pytest.mark.parametrize("answer", [refusal(503), refusal(500), Answer(body=b"<html>log in</html>")])
+@pytest.mark.parametrize(
+    "answer", [refusal(503), refusal(500), Answer(body=b"<html>log in</html>"), Answer(404, b"default backend - 404")]
+)
 def test_settings_that_are_not_known_start_no_job(answer, launcher):
     with pytest.raises(LaunchError, match="whether the platform has settings for namespace ns is not known") as caught:
         launcher(answer).with_settings(JOB, registry.options())

@@ -31,6 +31,7 @@ _KEEPALIVE = [  # detects a dead peer within a minute, without a request to the 
 _LONGEST_RETRY_AFTER = 60.0  # seconds: a server that asks for a day may be back in a minute
 _SHOWN = 120  # characters of an answer that is not a Status
 _PART = 1 << 16
+_NOT_SERVED = b"404 page not found"
 
 
 def pool(access: Access) -> urllib3.HTTPConnectionPool:
@@ -170,6 +171,9 @@ def is_good(status: int, headers: Mapping[str, str]) -> bool:
 def refusal(request: str, status: int, headers: Mapping[str, str], text: bytes) -> ApiError:
     """Return the error for an answer. A proxy before the server may answer without a Status object.
 
+    Its 404 says nothing of an object. For a kind that is not served, the API server itself answers without a Status
+    object [source: net/http, `http.NotFound`].
+
     Args:
         request: Method and path.
         status: Of the answer.
@@ -184,6 +188,8 @@ def refusal(request: str, status: int, headers: Mapping[str, str], text: bytes) 
         if status < 400:
             what = f"HTTP {status}, a redirection" if status >= 300 else "a web page"
             return UnexpectedAnswerError(request, what, text)
+        if status == 404 and text.strip() != _NOT_SERVED:
+            return UnexpectedAnswerError(request, "HTTP 404, not in the words of the API server", text)
         shown = hidden(text.decode(errors="replace"))[:_SHOWN]
         answer = _Status(message=f"{request}: HTTP {status} {answer.message or shown}".strip())
     about = answer.details.name if answer.details else ""

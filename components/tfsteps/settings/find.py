@@ -92,7 +92,7 @@ def read(api: "Api", namespace: str) -> Mapping[str, str]:
     try:
         return dict(api.get(_CONFIG_MAPS, namespace, CONFIG_MAP).get("data") or {})
     except ApiError as error:
-        if error.status == 404:
+        if error.missing:
             return {}
         if error.status == 403 and not error.unavailable:
             raise SettingsUnreadableError(str(error)) from error

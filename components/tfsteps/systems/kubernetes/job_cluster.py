@@ -267,9 +267,9 @@ class JobCluster:
             get = functools.partial(self.home.get, _SECRETS, namespace, secret)
             data = self.home.settled(get).get("data") or {}
         except ApiError as error:
-            if error.unavailable or error.status not in (403, 404):
+            if error.unavailable or not (error.missing or error.status == 403):
                 raise
-            if error.status == 404:
+            if error.missing:
                 fix = f"`kubectl create secret generic {secret} -n {namespace} --from-file={key}=KUBECONFIG` creates it"
                 raise AccessError(f"{where} does not exist; {fix}") from error
             fix = "grant `get` for it, as Role `tfsteps-clusters` of `manifests/clusters` does"
