@@ -24,6 +24,7 @@ from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes import system
 from tfsteps.systems.kubernetes.cleanup import keeper
 from tfsteps.systems.kubernetes.cleanup.retention import KEPT_FOR_TRY, KEPT_UNTIL, retention_policy
+from tfsteps.systems.kubernetes.follow.following import Following
 from tfsteps.systems.kubernetes.follow.job import KubernetesJob
 from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
 from tfsteps.systems.kubernetes.system import KubernetesSystem
@@ -333,3 +334,19 @@ def test_a_job_that_was_created_before_its_pipeline_was_known_gets_it_as_its_own
         until(lambda: next(events) and cluster.job["metadata"]["ownerReferences"] == [OWNER])
         job._api.stopping.set()
     assert [method for method, _, _ in cluster.changes] == ["PATCH", "PATCH"], "the first one had no answer"
+
+
+def test_a_job_that_has_ended_is_kept_though_its_pipeline_ends_at_the_same_time(monkeypatch):
+    cluster = Cluster(pod=RUNS)
+    cluster.job = tfjob("Failed")
+    with serve(cluster) as server:
+        job = follower(server)
+        looked = Following.next
+
+        def look(following):
+            yield from looked(following)
+            job._host.pipeline.terminating = known(job.ended)
+
+        monkeypatch.setattr(Following, "next", look)
+        events = list(job.events())
+    assert (events[-1].state, cluster.changes) == (State.FAILED, [])

@@ -120,6 +120,8 @@ class KubernetesJob:
         limit, end_due = self._kind.restart_limit(self._job), math.inf
         while not (final := self._tracker.final):
             yield from following.next()
+            if self._tracker.final:  # an ended job is neither stopped nor counted: it may have to be kept
+                continue
             leaving = self._stop.leaving
             if not leaving:
                 self.owner.restore(self._urgent, self._tracker.object.item)
