@@ -55,15 +55,21 @@ def test_all_are_made_and_then_the_job_is_let_start():
         ("PATCH", f"{PATH}/a"),
     ]
     assert [body["metadata"]["ownerReferences"] for _, _, body in requests[:2]] == [[OWNER], [OWNER]]
-    assert requests[2][2] == {"metadata": {"annotations": {UNFINISHED: None}}, "spec": {"suspend": False}}
+    assert requests[2][2] == {"metadata": {"uid": "u", "annotations": {UNFINISHED: None}}, "spec": {"suspend": False}}
 
 
 def test_a_refused_part_takes_the_job_with_it():
-    error, requests = completed([DONE, refusal(403, "Forbidden", "exceeded quota"), DONE])
+    error, requests = completed([DONE, refusal(403, "Forbidden", "exceeded quota"), refusal(404, "NotFound"), DONE])
     assert "exceeded quota" in str(error)
     method, path, body = requests[-1]
     assert (method, path, body["preconditions"]) == ("DELETE", f"{PATH}/a", {"uid": "u"})
     assert body["propagationPolicy"] == "Background"
+
+
+def test_a_part_for_which_a_quota_refuses_a_second_request_is_there():
+    error, requests = completed([refusal(403, "Forbidden", "exceeded quota"), owned(), DONE])
+    assert error is None
+    assert [method for method, _, _ in requests] == ["POST", "GET", "POST", "PATCH"]
 
 
 def test_what_an_earlier_launcher_made_is_left_alone():

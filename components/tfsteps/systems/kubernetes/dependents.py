@@ -1,5 +1,6 @@
 """Job objects with dependents: all are created or none, changed together, and ended together."""
 
+import contextlib
 import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -39,7 +40,10 @@ def complete(api: "Api", resource: Resource, item: Mapping[str, Any], rendered: 
         for manifest in rendered.dependents:
             metadata = {**manifest["metadata"], "ownerReferences": [owner]}
             create_dependent(api, meta["namespace"], {**manifest, "metadata": metadata})
-        finished = {"metadata": {"annotations": {UNFINISHED: None}}, **rendered.unsuspend_patch}
+        finished = {
+            "metadata": {"uid": meta["uid"], "annotations": {UNFINISHED: None}},
+            **rendered.unsuspend_patch,
+        }
         api.patch(resource, meta["namespace"], meta["name"], finished)
     except ApiError as error:
         api.delete(resource, meta["namespace"], meta["name"], meta["uid"])
@@ -60,6 +64,10 @@ def create_dependent(api: "Api", namespace: str, part: Mapping[str, Any]) -> Non
             api.create(resource, namespace, part)
         except ApiError as error:
             if error.status != 409:
+                # a quota counts what an earlier request created whose answer was lost
+                with contextlib.suppress(ApiError):
+                    if not error.unavailable and _is_there(api, resource, namespace, part):
+                        return
                 raise
         else:
             return
