@@ -80,6 +80,15 @@ def test_that_of_another_task_is_adopted():
     assert methods(requests) == ["POST jobs", f"GET {NAME}", "POST services", f"GET {NAME}"]
 
 
+@pytest.mark.parametrize(
+    "answers", [[refusal(403, "Forbidden", "exceeded quota"), refusal(404, "NotFound")], [CONFLICT, refusal(403)]]
+)
+def test_that_of_another_task_is_not_deleted_if_its_service_is_refused(answers):
+    error, requests = started([CONFLICT, board(), *answers])
+    assert error.status == 403
+    assert not [path for method, path, _ in requests if method == "DELETE"]
+
+
 def test_a_later_task_extends_its_deadline():
     old = (dt.datetime.now(dt.UTC) - dt.timedelta(hours=2)).isoformat(timespec="seconds").replace("+00:00", "Z")
     _, requests = started([CONFLICT, board(created=old, deadline=3600), board(), CONFLICT, service()], remaining=60.0)

@@ -212,7 +212,7 @@ def start(api: Api, request: TensorBoardRequest, remaining: float = 0.0) -> str:
 
     Raises:
         DemoError: The one that has ended is a demo.
-        ApiError: The cluster refuses an object; nothing is left of the others.
+        ApiError: The cluster refuses an object; nothing is left of the others that were created here.
         NoStorageError: Kubeflow's TensorBoard cannot read the log directory; nothing was created.
         ValueError: The setting of the public address is not valid, or no registry is set for the image.
         Stopped: The client's `stopping` was set.
@@ -222,15 +222,17 @@ def start(api: Api, request: TensorBoardRequest, remaining: float = 0.0) -> str:
     manifest = manifests.job(request, address, remaining)
     if wrong := unqualified(manifest):
         raise ValueError(f"{wrong[0]}; or set tensorboard.image")
-    item = _created(api, request, manifest)
-    _extend(api, item, manifest)
+    item, is_new = _created(api, request, manifest)
+    if not is_new:
+        _extend(api, item, manifest)
     meta = item["metadata"]
     owner = {"apiVersion": JOBS.api, "kind": JOBS.kind, "name": meta["name"], "uid": meta["uid"]}
     dependent["metadata"]["ownerReferences"] = [owner]
     try:
         create_dependent(api, request.namespace, dependent)
     except ApiError as error:
-        api.delete(JOBS, request.namespace, request.name, meta["uid"])
+        if is_new:  # another task may use the one that was there
+            api.delete(JOBS, request.namespace, request.name, meta["uid"])
         if error.status == 404 and request.settings.via == KUBEFLOW:
             served = f"{TENSORBOARDS.kind} ({TENSORBOARDS.api})"
             raise ApiError(f"the cluster serves no {served}; remove `via`", 404) from error
@@ -250,12 +252,12 @@ def proxy_path(namespace: str, name: str, port: str = "http") -> str:
     return SERVICES.path(namespace, f"{name}:{port}", "proxy/")
 
 
-def _created(api: Api, request: TensorBoardRequest, manifest: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the Job, after it was created or adopted."""
+def _created(api: Api, request: TensorBoardRequest, manifest: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
+    """Return the Job, after it was created or adopted, and whether it was created."""
     give_up = time.monotonic() + _DELETION_SECONDS
     while True:
         try:
-            return api.create(JOBS, request.namespace, manifest)
+            return api.create(JOBS, request.namespace, manifest), True
         except ApiError as error:
             if error.status != 409:
                 raise
@@ -267,7 +269,7 @@ def _created(api: Api, request: TensorBoardRequest, manifest: Mapping[str, Any])
                 raise
             item = None
         if item and not has_ended(item) and "deletionTimestamp" not in item["metadata"]:
-            return item
+            return item, False
         if time.monotonic() > give_up:
             raise refusal
         if item and "deletionTimestamp" not in item["metadata"]:
