@@ -85,11 +85,13 @@ class Cluster:
     Attributes:
         asked: Requests about the reader's pod.
         body: What was created.
+        there: Fields of the pod that is there in its place.
     """
 
-    def __init__(self, *statuses, created=None, logs=(PRINTED,)):
+    def __init__(self, *statuses, created=None, logs=(PRINTED,), there=None):
+        self.there = there or {}
         self.statuses, self.created, self.logs = list(statuses), created, list(logs)
-        self.asked, self.body = [], None
+        self.asked, self.body = [], {}
         self.pods_seen = threading.Event()
 
     def script(self, asked):
@@ -122,7 +124,8 @@ class Cluster:
             assert asked.body["preconditions"] == {"uid": "r1"}
             return Answer(body={})
         status = self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
-        return Answer(body={"metadata": {"uid": "r1"}, "spec": {}, "status": status})
+        meta = {**self.body["metadata"], "name": "job-reader", "uid": "r1"}
+        return Answer(body={**self.body, "metadata": meta, "status": status, **self.there})
 
     def read(self, job=JOB, *, launcher=LAUNCHER, meanwhile=None):
         """Return the status of a job that has ended, with what the event files came to."""
@@ -239,6 +242,30 @@ def test_a_launcher_that_was_restarted_takes_over_the_pod_of_the_one_before():
     cluster = Cluster(ended(0), created=refusal(409, "AlreadyExists"))
     assert cluster.read().metrics == {"loss": 0.5}
     assert verbs(cluster)[-1] == ("DELETE", "/job-reader")
+
+
+NAMED = {"name": "job-reader", "uid": "r2"}
+OTHERS = {
+    "of somebody else": {"metadata": NAMED, "spec": {"containers": [{"name": "web"}]}},
+    "of an earlier job": {"metadata": {**NAMED, "ownerReferences": [{"uid": "earlier"}]}},
+    "of another program": {"spec": {"containers": [{"name": "reader", "args": ["-c", "pass"]}]}},
+}
+
+
+@pytest.mark.parametrize("there", OTHERS.values(), ids=OTHERS)
+def test_a_pod_of_its_name_that_is_another_is_neither_read_nor_deleted(there):
+    cluster = Cluster(ended(0), created=refusal(409, "AlreadyExists"), there=there)
+    status = cluster.read()
+    assert status.metrics == {}
+    assert "pod ns/job-reader exists and is not this job's; delete it" in " ".join(status.warnings)
+    assert verbs(cluster) == [("POST", ""), ("GET", "/job-reader")]
+
+
+def test_a_pod_that_has_replaced_it_is_not_read():
+    cluster = Cluster(ended(0), there={"metadata": NAMED})
+    status = cluster.read()
+    assert status.metrics == {}
+    assert "was deleted, and another pod has its name" in " ".join(status.warnings)
 
 
 def test_the_text_of_a_tag_is_no_variable():

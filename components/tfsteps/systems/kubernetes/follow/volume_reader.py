@@ -227,33 +227,48 @@ def _pod(
 
 def _output(api: Api, namespace: str, manifest: Mapping[str, Any]) -> Any:
     """Create a pod, wait for its end, delete it, and return the JSON that it printed last."""
-    created = _created(api, namespace, manifest)
-    name = created["metadata"]["name"]
+    created = _created(api, namespace, manifest)["metadata"]
+    name, uid = created["name"], created["uid"]
     try:
-        _await_end(api, namespace, name)
+        _await_end(api, namespace, name, uid)
         return _printed(api, namespace, name)
     finally:
         with contextlib.suppress(ApiError):  # its deadline ends it, and it is deleted with its owner
-            Api(api.access, patience=0, read_seconds=_DELETE_SECONDS).delete(
-                PODS, namespace, name, created["metadata"]["uid"]
-            )
+            Api(api.access, patience=0, read_seconds=_DELETE_SECONDS).delete(PODS, namespace, name, uid)
 
 
 def _created(api: Api, namespace: str, manifest: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Create a pod, or adopt the one that an earlier launcher of the job created."""
+    """Create a pod, or adopt the one that an earlier launcher of the job created to run the same program.
+
+    Raises:
+        LaunchError: Another pod has its name.
+    """
     try:
         return api.create(PODS, namespace, manifest)
     except ApiError as error:
         if error.status != 409:
             raise
-    return api.get(PODS, namespace, manifest["metadata"]["name"])
+    item = api.get(PODS, namespace, manifest["metadata"]["name"])
+    if _purpose(item) != _purpose(manifest):
+        name = f"{namespace}/{manifest['metadata']['name']}"
+        raise LaunchError(f"pod {name} exists and is not this job's; delete it", retryable=False)
+    return item
 
 
-def _await_end(api: Api, namespace: str, name: str) -> None:
-    """Wait until a pod has succeeded. LaunchError if it fails, or takes too long."""
+def _purpose(item: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """Return the uids of a pod's owners, and the arguments of its program; webhooks may add other containers."""
+    owners = [owner["uid"] for owner in item["metadata"].get("ownerReferences") or []]
+    containers = [container for container in item["spec"]["containers"] if container["name"] == _CONTAINER]
+    return owners, [argument for container in containers for argument in container.get("args") or []]
+
+
+def _await_end(api: Api, namespace: str, name: str, uid: str) -> None:
+    """Wait until the pod of this uid has succeeded. LaunchError if it fails, is replaced, or takes too long."""
     begun = time.monotonic()
     while True:
         seen = pod(api.get(PODS, namespace, name), _CONTAINER)
+        if seen.uid != uid:
+            raise LaunchError(f"pod {namespace}/{name} was deleted, and another pod has its name", retryable=False)
         if seen.ended:
             break
         waited, starting = time.monotonic() - begun, seen.state is ReplicaState.PENDING
