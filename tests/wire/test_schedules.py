@@ -114,7 +114,7 @@ class Objects:
             return Answer(body={"items": items})
         if asked.method == "POST":
             self.changes.append(asked.body)
-            return Answer(201, {**asked.body, "metadata": {**asked.body["metadata"], "name": "made", "uid": "u"}})
+            return Answer(201, {**asked.body, "metadata": {**asked.body["metadata"], "uid": "u"}})
         there = next((item for item in self.by_kind.get(parent, ()) if item["metadata"]["name"] == name), None)
         if there is None:
             return refusal(404, "NotFound", about=name)
@@ -171,7 +171,9 @@ def test_a_schedule_of_the_janitor_shows_what_became_of_each_date_and_why_others
     said("schedules", "resume", "ruled")
     assert (marks[janitor.PAUSED], int(marks[janitor.ACCEPTED]) > NOW - 7200) == (None, True)
     assert "waiting    runs in progress: 1" in said("schedules", "show", "ruled")
-    assert said("schedules", "run-now", "ruled") == ["manual run made of ruled created"]
+    assert said("schedules", "run-now", "ruled") == [
+        f"manual run {objects.changes[-1]['metadata']['name']} of ruled created"
+    ]
     said("schedules", "delete", "ruled", "--yes")
     assert objects.changes[-1] == "configmaps/ruled"
 
@@ -216,8 +218,9 @@ def test_a_schedule_is_paused_and_resumed(objects, name):
 
 @pytest.mark.parametrize("name", ["hourly", "often"])
 def test_a_run_by_hand_is_none_of_the_schedule(objects, name):
-    assert said("schedules", "run-now", name) == [f"manual run made of {name} created"]
+    printed = said("schedules", "run-now", name)
     (body,) = objects.changes
+    assert printed == [f"manual run {body['metadata'].pop('name')} of {name} created"]
     manual = {"tfsteps.dev/schedule": name, "tfsteps.dev/trigger": "manual"}
     assert body["metadata"] == {"generateName": f"{name}-manual-", "labels": {"team": "vision", **manual}}
     assert body["spec"] == WORKFLOW["spec"]

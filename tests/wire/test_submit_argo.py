@@ -58,7 +58,7 @@ class Store:
         if asked.method == "PATCH":
             return self.patched(asked)
         plural, meta = asked.path.rpartition("/")[2], asked.body["metadata"]
-        name = meta.get("name") or f"{meta['generateName']}x7k2p"
+        name = meta["name"]
         if (plural, name) in self.objects:
             return refusal(409, "AlreadyExists", about=name)
         filled = {"name": name, "namespace": "ml", "uid": f"uid-{plural}", "resourceVersion": "1"}
@@ -286,11 +286,12 @@ def test_a_run_is_never_taken_for_an_earlier_one(store, workflow):
 def test_the_commands_that_are_printed_lead_to_the_run(store, workflow, context):
     code, out, _ = tfsteps("submit", workflow, *context)
     options = "".join(f" {word}" for word in context)
+    [(_, name)] = [key for key in store.objects if key[0] == "workflows"]
     assert (code, out.splitlines()) == (
         0,
         [
-            "Workflow nightly-x7k2p created in ml",
-            f"Watch it: kubectl{options} --namespace ml get workflow nightly-x7k2p --watch",
+            f"Workflow {name} created in ml",
+            f"Watch it: kubectl{options} --namespace ml get workflow {name} --watch",
             f"Its jobs: tfsteps show uid-workflows --on kubernetes{options} --namespace ml",
         ],
     )
