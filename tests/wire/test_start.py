@@ -9,7 +9,7 @@ from tests.wire.scripted import Answer, refusal, serve
 from tfsteps import spec
 from tfsteps.kube import access
 from tfsteps.runs.identity import Identity
-from tfsteps.systems import kubeflow, registry
+from tfsteps.systems import registry
 from tfsteps.systems.base import LaunchError, StoppedError
 from tfsteps.systems.kubernetes import system
 from tfsteps.systems.kubernetes.dependents import UNFINISHED
@@ -20,6 +20,12 @@ PLAIN = {"name": "job", "image": "trainer:1", "command": ["true"]}
 JOB = spec.from_plain({**PLAIN, "roles": {"worker": {}}})
 TWO = spec.from_plain({**PLAIN, "roles": {"worker": {"replicas": 2}}})
 WHO = Identity(run="r", task="t")
+EACH_CLIENT = {"kubeflow": JOB} | {
+    f"tfjob-v1alpha1, {api}": spec.from_plain(
+        {**PLAIN, "roles": {"worker": {}}, "systems": {"tfjob-v1alpha1": {"api": api}}}, "t", registry.options()
+    )
+    for api in ("tensorflow.org", "kubeflow.org")
+}
 
 
 class Stopping:
@@ -29,6 +35,7 @@ class Stopping:
         job: The job object; None = there is none.
         answers: What is answered to the next requests instead, by method.
         late: Whether a POST that fails creates the job all the same.
+        spec: What is launched: on tfjob-v1alpha1 if it names that system, else on kubeflow.
         hurried: Whether each failing request brings a signal, not the first alone.
     """
 
@@ -38,7 +45,7 @@ class Stopping:
         monkeypatch.setattr(system, "_LATE_SECONDS", 0.4)
         monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
         self.job, self.late, self.answers, self.asked = job, late, answers, []
-        self.hurried = False
+        self.hurried, self.spec = False, JOB
 
     def __call__(self, asked):
         self.asked.append(asked.method)
@@ -53,12 +60,12 @@ class Stopping:
     def start(self, monkeypatch, job=None):
         with serve(self) as server:
             monkeypatch.setattr(access, "find", lambda _context: server.access())
-            self.launcher = kubeflow.PLUGIN.system()
-            places = self.launcher.places(JOB, WHO, pathlib.Path())
+            self.launcher = registry.get(next(iter(self.spec.systems), "kubeflow"))
+            places = self.launcher.places(self.spec, WHO, pathlib.Path())
             if job:
-                rendered = self.launcher._rendered(JOB, WHO, places, "ns").manifest
+                rendered = self.launcher._rendered(self.spec, WHO, places, "ns").manifest
                 self.job = {**rendered, "metadata": {**rendered["metadata"], **job}}
-            return self.launcher.start(JOB, WHO, places)
+            return self.launcher.start(self.spec, WHO, places)
 
 
 FAILED = {"503": refusal(503), "429": refusal(429), "500": refusal(500), "reset": "reset"}
@@ -79,8 +86,10 @@ def test_a_job_that_an_unanswered_request_has_created_is_found(failed, monkeypat
     assert (started.uid, started.is_new) == ("ours", True)
 
 
-def test_a_stop_before_the_request_to_create_it(monkeypatch):
+@pytest.mark.parametrize("job", EACH_CLIENT.values(), ids=EACH_CLIENT)
+def test_a_stop_before_the_request_to_create_it(job, monkeypatch):
     server = Stopping(monkeypatch, GET=[refusal(503)])
+    server.spec = job
     with pytest.raises(StoppedError, match="Stopped before the job was created"):
         server.start(monkeypatch)
     assert server.asked == ["GET"] * 3, "an absence is believed when it is told twice"

@@ -4,9 +4,13 @@ import pytest
 
 from tests.support import features
 from tfsteps import spec
+from tfsteps.kube.client import Api
+from tfsteps.kube.credentials import Access
 from tfsteps.systems import capabilities, registry
+from tfsteps.systems.base import OnCluster
 from tfsteps.systems.capabilities import Level, refused, unused
 from tfsteps.systems.features import FEATURES, FieldUses, Use
+from tfsteps.systems.kubernetes.job_cluster import JobCluster
 
 BY_DEFAULT = {"worker", "restart_never", "success_chief"}  # a job with nothing but a worker asks for these
 EXAMPLES = [name for name, feature in FEATURES.items() if feature.job]
@@ -46,6 +50,19 @@ def test_a_job_system_behaves_as_its_capability_declares(system, feature, monkey
     assert all(problem.fix == capability.fix != "" for problem in problems)
     if capability.level in (Level.NATIVE, Level.DONE):
         assert registry.get(system).spec_problems(asking) == []
+
+
+@pytest.mark.parametrize("system", registry.on_kubernetes())
+def test_a_job_system_on_kubernetes_is_moved_to_the_cluster_of_a_job(system):
+    home = Api(Access("http://127.0.0.1:1", "there", None, str, "elsewhere"))
+    on_cluster = registry.get(system, namespace="here")
+    assert isinstance(on_cluster, OnCluster)
+    on_cluster.cluster = cluster = JobCluster(home=home)
+    assert on_cluster.cluster is cluster
+    several = len(registry.kinds_of(system)) > 1  # of which the option `api` chooses one
+    for kind in registry.kinds_of(system):
+        options = {"api": kind.resource.api.partition("/")[0]} if several else {}
+        assert on_cluster.attach(job(systems={system: options}), "job", "uid", 0.0).namespace == "there"
 
 
 def test_a_refusal_names_the_field_its_value_the_reason_and_what_to_do():

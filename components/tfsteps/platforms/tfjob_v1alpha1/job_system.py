@@ -9,6 +9,7 @@ from tfsteps.runs.location import Location
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import Options, Problem, TrainingJob, options_of
 from tfsteps.systems.base import Handle, JobNote, OnEnd, Scope
+from tfsteps.systems.kubernetes.job_cluster import JobCluster
 from tfsteps.systems.kubernetes.system import KubernetesSystem
 from tfsteps.systems.pipeline import FindPipeline
 
@@ -22,9 +23,18 @@ class TfJobSystem:
 
     def __init__(self, context: str = "", namespace: str = "") -> None:
         """Keep how to reach the cluster: empty = the pod's own, else the kubeconfig's present one."""
-        self._systems = {api: KubernetesSystem(kind, context, namespace) for api, kind in KINDS.items()}
+        self._systems = {api: KubernetesSystem(kind) for api, kind in KINDS.items()}
+        self.cluster = JobCluster(context, namespace)
+
+    @property
+    def cluster(self) -> JobCluster:
+        """The cluster of the jobs of both APIs."""
+        return next(iter(self._systems.values())).cluster
+
+    @cluster.setter
+    def cluster(self, cluster: JobCluster) -> None:
         for system in self._systems.values():
-            system.cluster = next(iter(self._systems.values())).cluster
+            system.cluster = cluster
 
     def join_pipeline(self, find: FindPipeline) -> None:
         """Give the jobs of both APIs to the pipeline of this process's pod."""
@@ -76,5 +86,4 @@ class TfJobSystem:
 
     def give_up(self) -> None:
         """Ask nothing again of a server that does not answer."""
-        for system in self._systems.values():
-            system.give_up()
+        self.cluster.give_up()

@@ -42,6 +42,7 @@ class JobCluster:
 
     Attributes:
         stopping: Once set, no request of `api` and `home` is retried.
+        hurried: Whether `give_up` was called again.
         unset: The job without the platform's settings, which may change; None = none were asked for.
         warning: Why it is not known whether there are settings; empty = it is known.
     """
@@ -68,12 +69,18 @@ class JobCluster:
         if home is not None:
             self.__dict__["home"] = home
         self.stopping = StopFlag()
+        self.hurried = False
         self.unset: TrainingJob | None = None
         self.warning = ""
         self._context, self._namespace, self._patience = context, namespace, patience
         self._launched_from = launched_from
         self._chosen = ""  # by a job; empty = where `context` leads
         self._settings: find.Found | None = None
+
+    def give_up(self) -> None:
+        """Stop retrying requests. Safe in a signal handler; called once, however many systems share the cluster."""
+        self.hurried = self.stopping.is_set()
+        self.stopping.set()
 
     @functools.cached_property
     def home(self) -> "Api":

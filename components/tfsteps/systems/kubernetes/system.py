@@ -80,7 +80,6 @@ class KubernetesSystem:
         self.cluster = JobCluster(context, namespace)
         self._kind = kind
         self._also = also
-        self._hurried = False  # `give_up` was called again
         self._unlisted = ""  # why earlier attempts could not be looked for
         self._creator = uuid.uuid4().hex
         self._create_sent = False
@@ -262,8 +261,7 @@ class KubernetesSystem:
 
     def give_up(self) -> None:
         """Stop retrying requests. Once a job exists, stop the job instead."""
-        self._hurried = self.cluster.stopping.is_set()
-        self.cluster.stopping.set()
+        self.cluster.give_up()
 
     def _left_by_stop(self, rendered: RenderedJob) -> dict[str, Any]:
         """Return the job object that exists although the start was stopped; it is stopped, or left, as any other.
@@ -288,7 +286,7 @@ class KubernetesSystem:
                 if absences > 1 and not self._create_sent:
                     raise StoppedError("Stopped before the job was created.") from error
                 why = "the last request to create it had no answer" if absent else str(error)
-            if self._hurried or time.monotonic() >= end:
+            if self.cluster.hurried or time.monotonic() >= end:
                 rest = kubectl_delete(self._api.access, resource, namespace, name)
                 message = f"Stopped; whether {what} was created is not known ({why}); if it is there: {rest}"
                 raise LaunchError(message, retryable=True)
