@@ -118,7 +118,7 @@ def _(environment: Environment) -> None:
     launcher.until(State.RUNNING)
     environment.delete(environment.job())
     launcher.ends(13, State.LOST, "Deleted")
-    assert "deleted by a user" in launcher.failure.summary
+    assert "deleted, not by this launcher" in launcher.failure.summary
     until(environment.gone)
 
 

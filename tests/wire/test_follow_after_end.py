@@ -26,7 +26,9 @@ from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.follow import following
 from tfsteps.systems.kubernetes.follow.job import KubernetesJob
 from tfsteps.systems.kubernetes.follow.job_object import REPLICAS
+from tfsteps.systems.kubernetes.job_kind import Between
 from tfsteps.systems.kubernetes.ownership import OwnerIndex
+from tfsteps.systems.kubernetes.permissions import JOBS
 from tfsteps.systems.kubernetes.query.status import job_pods, status
 
 JOB = spec.from_plain({"name": "job", "image": "trainer:1", "roles": {"worker": {"replicas": 2}}})
@@ -101,6 +103,8 @@ def first_look(kind, item, pods, logs=(), *, refuse=0, gone=False):
     def script(asked):
         if asked.path.endswith("/log"):
             return log(asked, dict(logs))
+        if asked.path.endswith("/jobs") and kind.resource != JOBS:
+            return refusal(403, "Forbidden")
         if "watch" in asked.query:
             return events()
         if asked.path.endswith("/pods"):
@@ -322,6 +326,16 @@ def test_missing_pods_are_reported(pods, names):
     unknown = f"No pod is left of {names}, so it is not known which replica failed and with which exit code."
     assert recorded.message == recorded.failure.summary == f"{SAID} {unknown}"
     assert facts(recorded) == facts(shown(TFJob(), item, pods))
+
+
+def test_pods_whose_owner_cannot_be_looked_up_are_not_reported_as_missing(monkeypatch):
+    monkeypatch.setattr(TFJob, "between", [Between(JOBS)])
+    other = replica("worker-0", "p0", "Failed", container(end(5, 2, 9)))
+    other["metadata"]["ownerReferences"] = [controller("Job", "between", "batch/v1", "a")]
+    recorded, _ = first_look(TFJob(), ended_job("Failed"), [other])
+    assert "No pod is left" not in recorded.message
+    unknown = "Pod job-worker-0 may not be this job's, and is not followed: Job a, which controls it, could not be"
+    assert recorded.message.startswith(f"{SAID} {unknown} looked up: ")
 
 
 def test_pods_that_cannot_be_listed_are_not_reported_as_missing(monkeypatch):

@@ -17,6 +17,7 @@ from tfsteps.janitor.sweep import Sweep
 from tfsteps.kube.client import Api
 from tfsteps.kube.threads import Inbox
 from tfsteps.kube.watch import Changed, Deleted, Listed
+from tfsteps.runs.events import State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.systems import registry
@@ -26,6 +27,7 @@ from tfsteps.systems.kubernetes.cleanup.finalizer import Finalizer
 from tfsteps.systems.kubernetes.follow import following
 from tfsteps.systems.kubernetes.follow.following import OwnPods, PodFollower
 from tfsteps.systems.kubernetes.follow.job import KubernetesJob
+from tfsteps.systems.kubernetes.job_kind import Verdict
 from tfsteps.systems.kubernetes.ownership import OwnerIndex
 from tfsteps.systems.kubernetes.query.runs import ClusterRuns
 from tfsteps.systems.pipeline import Origin
@@ -217,6 +219,15 @@ def test_a_pod_whose_controller_is_not_known_is_followed_once_it_is(kind):
         assert list(own.decided(job_of(kind))) == [Changed(item)]
         assert own.complaint is None
         assert own.among(Deleted(item), job_of(kind)) == Deleted(item)
+
+
+@pytest.mark.parametrize("kind", INDIRECT.values(), ids=INDIRECT)
+def test_a_pod_whose_controller_is_not_known_is_not_reported_as_missing(kind, monkeypatch):
+    monkeypatch.setattr(type(kind), "verdict", lambda *_: Verdict(State.FAILED))
+    with serve(Refusing(server_of(kind, *case("its job", kind))).answer) as server:
+        (seen,) = ClusterRuns(Api(server.access(), patience=0), [kind], "ns", lambda *_: Origin("", "")).jobs()
+    assert "No pod is left" not in seen.status.message
+    assert "is left out; it may be of job" in seen.status.message
 
 
 @pytest.mark.parametrize("kind", INDIRECT.values(), ids=INDIRECT)

@@ -408,6 +408,7 @@ class Following:
         pods.warnings += logs.warnings()
         if complaint := pods.own.complaint:
             pods.warnings.append(complaint.message)
+            tracker.undecided = complaint.message
 
     def _last_look(self) -> Generator[Event, None, set[str]]:
         """Yield the current state of the pods: the end of the job may be seen before theirs.

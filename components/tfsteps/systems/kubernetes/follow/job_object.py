@@ -106,7 +106,7 @@ class JobObject:
             self.was_read = True
 
     def _deleted(self, now: float) -> None:
-        lost = Verdict(State.LOST, "Deleted", "The job was deleted by a user, or its time to live was over.")
+        lost = Verdict(State.LOST, "Deleted", "The job object was deleted, not by this launcher; by whom is not known.")
         self.finish(self.stopping or lost, now)
 
 

@@ -118,7 +118,10 @@ class ReplicaHistory:
                 yield change
         if pod.failed and pod.state is ReplicaState.FAILED:
             self.failure = pod.message
-        yield self.change(pod, (is_new and pod.since) or now)
+        at = (is_new and pod.since) or now
+        if self.shown:  # by the launcher's clock: that of the pod's node may differ
+            at = min(max(at, self.shown.at), now)
+        yield self.change(pod, at)
 
     def superseded(self, pod: Pod, now: float) -> ReplicaChanged:
         """Return the end of its running `pod`, which a new pod replaces; it may still be terminating."""
@@ -139,17 +142,17 @@ class ReplicaHistory:
         yield change
 
 
-def explanation(final: JobChanged, replica: ReplicaChanged | None, failure: str, gone: Sequence[ReplicaName]) -> str:
+def explanation(final: JobChanged, replica: ReplicaChanged | None, failure: str, unknown: str) -> str:
     """Return the message of a failed job.
 
     Args:
         final: The end of the job, by the job object.
         replica: The end of the replica whose failure is the cause; None = no remaining pod failed.
         failure: The failure of another container than that replica's program; empty = none.
-        gone: Replicas without a pod, of which no pod was seen.
+        unknown: Why it may not be known which replica failed, as a sentence; empty = all pods were seen.
     """
     if replica is None:
-        return f"{final.message} {_unknown(gone)}".strip() if gone else final.message
+        return f"{final.message} {unknown}".strip()
     if failure:
         return f"{final.message} {replica.replica}: {failure}.".strip()
     if final.message and final.reason != "ReplicaFailed":
@@ -165,7 +168,7 @@ def several(final: JobChanged, failed: Sequence[ReplicaChanged]) -> str:
     return f"{final.message} These failed: {ends}{more}; which one first is not known.".strip()
 
 
-def _unknown(gone: Sequence[ReplicaName]) -> str:
+def _without_pods(gone: Sequence[ReplicaName]) -> str:
     names = ", ".join(map(str, gone[:_NAMED])) + (f" and {len(gone) - _NAMED} more" if gone[_NAMED:] else "")
     return f"No pod is left of {names}, so it is not known which replica failed and with which exit code."
 
@@ -179,7 +182,8 @@ class Tracker:
         final: The end of the job, with the replica that caused it; None = it has not ended.
         pods: The pods that are there, by uid.
         complaint: Why pods are not created; None = not known.
-        listed: Whether the pods were listed: then a pod that was not seen does not exist.
+        listed: Whether the pods were listed: then a pod that was not seen does not exist, unless one is undecided.
+        undecided: A sentence about pods that may be the job's; empty = there are none.
         restarts: Restarts of all replicas.
     """
 
@@ -190,6 +194,7 @@ class Tracker:
         self.pods: dict[str, Pod] = {}
         self.complaint: WarningEvent | None = None
         self.listed = False
+        self.undecided = ""
         self.restarts = 0
         self._kind, self.replicas, self._created = kind, replicas, created
         self._histories = {replica: ReplicaHistory(replica) for replica in replicas}
@@ -253,7 +258,7 @@ class Tracker:
             return msgspec.structs.replace(final, replica=None, message=several(final, untimed))
         blamed = self._histories[replica] if replica else None
         change, failure = (blamed.shown, blamed.failure) if blamed else (None, "")
-        message = explanation(final, change, failure, gone)
+        message = explanation(final, change, failure, self.undecided or (_without_pods(gone) if gone else ""))
         return msgspec.structs.replace(final, replica=replica, message=message)
 
     # --- the pods

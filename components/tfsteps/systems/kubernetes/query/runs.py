@@ -74,7 +74,7 @@ class ClusterJob(msgspec.Struct, frozen=True):
             return self
         stopped = stopped or STOPPED in (self.item["metadata"].get("annotations") or {})
         state, reason = (State.CANCELLED, "Stopped") if stopped else (State.LOST, "Deleted")
-        message = "" if stopped else "The job was deleted by a user, or its time to live was over."
+        message = "" if stopped else "The job object was deleted; by whom is not known."
         gone = msgspec.structs.replace(self.status, state=state, reason=reason, message=message, ended=time.time())
         return msgspec.structs.replace(self, status=gone)
 
@@ -167,18 +167,22 @@ class ClusterRuns:
 
     def _job(self, kind: JobKind, item: Mapping[str, Any], pods: Sequence[Mapping[str, Any]], now: float) -> ClusterJob:
         """Return a job. One of MALFORMED, or an ArithmeticError, if the object has another shape."""
-        own_pods = self._pods(kind, item, pods)
+        own_pods, undecided = self._pods(kind, item, pods)
         origin = self._find_origin(item["metadata"].get("ownerReferences") or [], retention_policy(item).launcher)
-        return ClusterJob(kind, item, own_pods, status(kind, item, own_pods, now, origin.task), origin.workflow)
+        found = status(kind, item, own_pods, now, origin.task, undecided=undecided)
+        return ClusterJob(kind, item, own_pods, found, origin.workflow)
 
-    def _pods(self, kind: JobKind, item: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]) -> list[JobPod]:
-        """Return the pods among `pods` that are certainly a job's."""
-        owners = self._owner_index.owners(kind, item, pods)
+    def _pods(
+        self, kind: JobKind, item: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]
+    ) -> tuple[list[JobPod], str]:
+        """Return the pods among `pods` that are certainly a job's, and a sentence about one that may be, or nothing."""
+        owners, undecided = self._owner_index.owners(kind, item, pods), ""
         for pod in pods:
             if (answer := owners.control(pod["metadata"])).unknown:
                 name = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
-                self._warn(f"Pod {name} is left out; it may be of job {item['metadata']['name']}: {answer.why}")
-        return job_pods(kind, item, pods, owners)
+                undecided = f"Pod {name} is left out; it may be of job {item['metadata']['name']}: {answer.why}"
+                self._warn(undecided)
+        return job_pods(kind, item, pods, owners), undecided and f"{undecided}."
 
     def _blind(self, errors: Sequence[ApiError]) -> ApiError:
         """Return the one error that says why no kind of job can be seen."""
@@ -283,7 +287,8 @@ class ClusterRuns:
         uids = {job_pod.pod.uid for job_pod in job.pods}
         selector = ",".join(f"{label}={job.item['metadata']['labels'][label]}" for label in (*MANAGED_BY, *_LABELS))
         listed = self.api.list(PODS, job.status.namespace, labelSelector=selector)
-        return [job_pod for job_pod in self._pods(job.kind, job.item, listed["items"] or []) if job_pod.pod.uid in uids]
+        own_pods, _ = self._pods(job.kind, job.item, listed["items"] or [])
+        return [job_pod for job_pod in own_pods if job_pod.pod.uid in uids]
 
 
 def _selector(run: str, more: Mapping[str, str] | None = None) -> str:

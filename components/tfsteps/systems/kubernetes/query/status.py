@@ -58,7 +58,9 @@ def job_pods(kind: JobKind, job: Mapping[str, Any], items: Iterable[Mapping[str,
     return sorted(result, key=attrgetter("replica", "created"))
 
 
-def status(kind: JobKind, item: Mapping[str, Any], pods: Sequence[JobPod], now: float, task: str = "") -> Status:
+def status(
+    kind: JobKind, item: Mapping[str, Any], pods: Sequence[JobPod], now: float, task: str = "", *, undecided: str = ""
+) -> Status:
     """Return the status of a job, without a failure summary, which needs the log.
 
     Args:
@@ -67,10 +69,13 @@ def status(kind: JobKind, item: Mapping[str, Any], pods: Sequence[JobPod], now: 
         pods: Its pods, as `job_pods` gives them.
         now: Seconds since the epoch.
         task: The displayed name of its task; empty = as in the replicas' variables.
+        undecided: As `Tracker` has it.
     """
     meta, roles = item["metadata"], kind.roles(item)
     created = seconds(meta["creationTimestamp"]) or now
-    events = _events(kind, item, pods, created, now)
+    tracker = Tracker(kind, item, replicas_of(roles.items()), created)
+    tracker.undecided = undecided
+    events = _events(tracker, item, pods, now)
     change = [event for event in events if isinstance(event, JobChanged)][-1]
     env = _env(kind, roles)
     lost = env.get("TFSTEPS_OUTPUT_DIR", "").startswith(f"{NOWHERE}/")
@@ -111,9 +116,8 @@ def _keeping(item: Mapping[str, Any]) -> str:
     return f"Its launcher was evicted; it is kept until {time} for a retry of the run."
 
 
-def _events(kind: JobKind, item: Mapping[str, Any], pods: Sequence[JobPod], created: float, now: float) -> list[Event]:
+def _events(tracker: Tracker, item: Mapping[str, Any], pods: Sequence[JobPod], now: float) -> list[Event]:
     """Return the events that a launcher would report for the job and its pods now; the job's end comes last."""
-    tracker = Tracker(kind, item, replicas_of(kind.roles(item).items()), created)
     events = [
         *tracker.seen_pod(Listed([dict(job_pod.item) for job_pod in pods]), now),
         *tracker.job(Listed([dict(item), *item.get(DEPENDENTS, ())]), now),

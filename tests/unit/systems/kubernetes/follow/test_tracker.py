@@ -1,5 +1,7 @@
 """The tracker fed with what the watches may see, in every order that cuts, relists and races can give."""
 
+import datetime as dt
+
 import pytest
 
 from tests.unit.systems.kubernetes.objects import condition, pod, tfjob
@@ -65,6 +67,18 @@ def leaving(status, replica="worker-0", uid="p1"):
     item = pod(status, replica, uid)
     item["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     return item
+
+
+def _epoch(second):
+    return 1767225600.0 + second
+
+
+def failed_at(second, replica, uid):
+    """Return a pod that has failed, so many seconds after the start by the clock of its node."""
+    finished = dt.datetime.fromtimestamp(_epoch(second), dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    state = {"terminated": {"exitCode": 1, "reason": "Error", "finishedAt": finished}}
+    status = {"name": "tensorflow", "restartCount": 0, "state": state}
+    return pod({"phase": "Failed", "containerStatuses": [status]}, replica, uid)
 
 
 BOTH = (running("worker-0", "p0"), running("worker-1", "p1"))
@@ -197,6 +211,21 @@ ENDS = {
 @pytest.mark.parametrize(("seen", "final"), ENDS.values(), ids=ENDS)
 def test_end(seen, final):
     assert Scenario().job(*seen).final == final
+
+
+def test_who_deleted_a_job_is_not_known():
+    end = Scenario().job(Changed(tfjob("Running")), Deleted(tfjob("Running"))).tracker.final
+    assert end.message == "The job object was deleted, not by this launcher; by whom is not known."
+
+
+def test_a_node_whose_clock_is_behind_does_not_make_a_later_failure_the_first():
+    scenario = Scenario().job(Changed(tfjob("Running"))).pods(*BOTH)
+    scenario.now = _epoch(100)
+    first = failed_at(100, "worker-0", "p0")
+    scenario.pods(Changed(first))
+    scenario.now = _epoch(119)  # a list after a cut watch has another pod of worker-1
+    scenario.pods(Listed([first, failed_at(-180, "worker-1", "p2")])).job(Changed(tfjob("Failed")))
+    assert scenario.tracker.final.replica == W0
 
 
 STOPS = {
