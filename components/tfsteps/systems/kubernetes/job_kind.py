@@ -128,10 +128,16 @@ class RoleSpec(msgspec.Struct, frozen=True):
 
     Anybody may have written the object, so the number is checked here, before anything is made of it. ValueError if a
     job of tfsteps cannot have so many.
+
+    Attributes:
+        replicas: How many.
+        template: The pod template.
+        partial: Whether another object may add to the template: what the template lacks is not known.
     """
 
     replicas: int
     template: Mapping[str, Any]
+    partial: bool = False
 
     def __post_init__(self) -> None:
         """Check the number of replicas."""

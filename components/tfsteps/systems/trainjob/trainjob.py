@@ -158,7 +158,8 @@ class TrainJob(BaseJobKind):
             container |= more
         whole = {"metadata": template.get("metadata") or {}, "spec": {**pod, "containers": [container]}}
         roles_text = next(variable["value"] for variable in trainer["env"] if variable["name"] == ROLES)
-        return {name: RoleSpec(count, whole) for name, count in role_counts(roles_text).items()}
+        partial = item["spec"]["runtimeRef"]["name"] not in _own_runtimes()
+        return {name: RoleSpec(count, whole, partial) for name, count in role_counts(roles_text).items()}
 
     def selector(self, name: str) -> str:
         """Return the label selector of the pods of the job called `name`: its JobSet has that name, too."""
@@ -290,6 +291,11 @@ def runtimes() -> Iterator[dict[str, Any]]:
                     "template": {"spec": {"replicatedJobs": [_node(restart, alone=not all_workers)]}},
                 },
             }
+
+
+@functools.cache
+def _own_runtimes() -> frozenset[str]:
+    return frozenset(runtime["metadata"]["name"] for runtime in runtimes())
 
 
 def _name(kind: str, all_workers: bool, restart: str) -> str:

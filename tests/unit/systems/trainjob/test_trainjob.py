@@ -245,6 +245,8 @@ def test_what_all_roles_have_alike_is_the_jobs():
 def test_another_runtime():
     item = made(systems={"trainjob": {"runtime": "ours"}})
     assert item["spec"]["runtimeRef"] == {"name": "ours"}
+    assert KIND.roles(item)["worker"].partial, "the runtime may set resources"
+    assert not KIND.roles(made())["worker"].partial
 
 
 def test_a_missing_runtime_is_explained():

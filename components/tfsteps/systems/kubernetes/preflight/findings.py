@@ -178,10 +178,10 @@ def quota_violations(
     """
     rules = [(item["metadata"]["name"], rule) for item in ranges for rule in item["spec"]["limits"]]
     defaults = [rule for _, rule in rules if rule["type"] == "Container"]
-    containers = {name: _completed(role.template, defaults) for name, role in roles.items()}
+    containers = {name: _completed(role.template, [] if role.partial else defaults) for name, role in roles.items()}
     for name, rule in rules:
         for role, role_containers in containers.items():
-            for wrong in _outside(rule, role_containers):
+            for wrong in _outside({**rule, "min": {}} if roles[role].partial else rule, role_containers):
                 yield f"LimitRange {name}: {wrong}: correct the `resources` of {role}"
     for item in quotas:
         spec = item["spec"]
@@ -233,7 +233,7 @@ def _over(hard: Mapping[str, str], roles: _Roles, containers: _Containers) -> It
         silent = [
             role
             for role, role_containers in containers.items()
-            if any(name not in container.charged for container in role_containers)
+            if not roles[role].partial and any(name not in container.charged for container in role_containers)
         ]
         if name in _REQUIRED and silent:
             yield f"it counts {name}, and {', '.join(silent)} has none: set it in `resources`"

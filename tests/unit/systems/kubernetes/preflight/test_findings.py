@@ -9,8 +9,9 @@ from tfsteps.systems.kubernetes.job_kind import RoleSpec
 from tfsteps.systems.kubernetes.preflight.findings import quantity, quota_violations
 
 
-def role(replicas, *containers):
-    return RoleSpec(replicas, {"spec": {"containers": [{"resources": container} for container in containers]}})
+def role(replicas, *containers, partial=False):
+    template = {"spec": {"containers": [{"resources": container} for container in containers]}}
+    return RoleSpec(replicas, template, partial)
 
 
 def named(roles):
@@ -79,6 +80,11 @@ FITS = {
         [limit_range(max={"cpu": "2"}, min={"cpu": "2"})],
     ),
     "what is no quantity": ([role(1, asks(cpu="much"))], [quota({"requests.memory": "1"})], [DEFAULTS]),
+    "what a runtime may set": (
+        [role(1, {}, partial=True), role(1, asks(cpu="1"), partial=True)],
+        [quota({"limits.cpu": "1", "requests.memory": "1"})],
+        [limit_range(min={"cpu": "2"}, default={"cpu": "3"}, defaultRequest={"memory": "2"})],
+    ),
     "no containers": ([role(1)], [quota({"cpu": "1"})], [limit_range("Pod", min={"cpu": "1"})]),
     "a limit range of claims": ([role(1, asks(cpu="1"))], [], [limit_range("PersistentVolumeClaim", max={"cpu": "0"})]),
 }
@@ -134,6 +140,12 @@ MISFITS = {
         [],
         [limit_range("Pod", max={"cpu": "2"})],
         "a pod may have at most 2 cpu, not 3",
+    ),
+    "beside a runtime, more than the quota": (
+        [role(2, asks(cpu="2"), partial=True)],
+        [quota({"cpu": "3"})],
+        [],
+        "need 4 cpu, 3 is allowed",
     ),
     "a default beyond the quota": (
         [role(2, {})],
