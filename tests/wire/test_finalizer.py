@@ -73,6 +73,8 @@ def clean_up(
         if asked.path == JOBS and first:
             return first.pop()
         items = {JOBS: jobs, PODS: pods}[asked.path]
+        if isinstance(items, Answer):
+            return items
         if asked.path == PODS or len(items) < 2:
             return Answer(body={"metadata": {}, "items": list(items)})
         rest = asked.query.get("continue")  # pages of one
@@ -124,6 +126,28 @@ def test_a_job_that_is_kept_for_a_retry_is_removed_only_if_the_run_is_terminated
     flow = {"metadata": {"name": "wf", "uid": "w"}, "spec": {"shutdown": "Terminate"} if terminated else {}}
     workflow = refusal(403, "Forbidden") if terminated is None else flow
     assert clean_up(jobs, monkeypatch, node="exit.cleanup", workflow=workflow)[0] == removed
+
+
+@pytest.mark.parametrize(
+    ("jobs", "pods", "left"),
+    [
+        ([job("a", "Succeeded"), job("b", "Running")], refusal(422, "Invalid", "no pods"), "no pods"),
+        ([job("a", annotations={"tfsteps.dev/kept-until": ["?"]}), job("b")], (), "TFJob ns/a was left: it is not"),
+        ([{**job("a"), "status": ["?"]}, job("b")], (), "TFJob ns/a was left: it is not understood"),
+    ],
+    ids=["its pods cannot be listed", "an annotation is not understood", "its state is not understood"],
+)
+def test_a_job_that_cannot_be_cleaned_up_does_not_keep_the_others(jobs, pods, left, monkeypatch):
+    deleted = []
+    with pytest.raises(LaunchError, match=left) as caught:
+        clean_up(jobs, monkeypatch, pods, deleted=deleted)
+    assert deleted == [(f"{JOBS}/b", "uid-b")]
+    assert caught.value.removed == ["b"]
+
+
+def test_unfinished_jobs_come_first(monkeypatch):
+    jobs = [job("a", "Succeeded"), job("b", "Failed"), job("c", "Running")]
+    assert clean_up(jobs, monkeypatch, on_end="delete")[0] == ["c", "a", "b"]
 
 
 def test_pods_that_are_gone_already(monkeypatch):

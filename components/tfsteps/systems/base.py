@@ -2,7 +2,7 @@
 
 import enum
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from tfsteps.runs.events import Event
@@ -171,7 +171,8 @@ class System(Protocol):
             on_end: The policy; None = each job's own.
 
         Raises:
-            LaunchError: The jobs cannot be listed, or one cannot be removed.
+            LaunchError: The jobs cannot be listed, or one cannot be removed. The others are cleaned up all the same:
+                `removed` has their names.
         """
 
     def give_up(self) -> None:
@@ -213,10 +214,33 @@ class LaunchError(Exception):
     Attributes:
         retryable: True: a fault of the platform; a retry may succeed. False: the caller must change something.
         created: Whether the job was created or adopted before the error: it may continue.
+        removed: Of a clean-up, the names of the jobs of which something was removed.
     """
 
-    def __init__(self, message: str, *, retryable: bool) -> None:
-        """Keep `retryable` beside the message."""
+    def __init__(self, message: str, *, retryable: bool, removed: Sequence[str] = ()) -> None:
+        """Keep the arguments beside the message."""
         self.retryable = retryable
+        self.removed = removed
         self.created = False  # `lifecycle` sets it
         super().__init__(message)
+
+
+def clean_up_all(clean_ups: Iterable[Callable[[], Sequence[str]]]) -> list[str]:
+    """Call functions that each clean up a part, and return the names of the jobs of which something was removed.
+
+    Raises:
+        LaunchError: Some of them failed; the message has all errors, and `removed` what all functions removed. It is
+            retryable if all errors are.
+    """
+    removed: list[str] = []
+    errors: list[LaunchError] = []
+    for clean_up in clean_ups:
+        try:
+            removed += clean_up()
+        except LaunchError as error:
+            removed += error.removed
+            errors.append(error)
+    if errors:
+        retryable = all(error.retryable for error in errors)
+        raise LaunchError("; ".join(map(str, errors)), retryable=retryable, removed=removed) from errors[0]
+    return removed

@@ -28,7 +28,7 @@ from tfsteps.runs.events import State, replicas_of
 from tfsteps.runs.identity import ATTEMPT, RUN_ID, Identity, label_value
 from tfsteps.runs.output_paths import OutputPaths, join
 from tfsteps.spec import Problem, TrainingJob, is_uri
-from tfsteps.systems.base import REPORT_SECONDS, JobNote, LaunchError, OnEnd, Scope, StoppedError
+from tfsteps.systems.base import REPORT_SECONDS, JobNote, LaunchError, OnEnd, Scope, StoppedError, clean_up_all
 from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
 from tfsteps.systems.pipeline import FindPipeline, PipelineContext, next_attempt
 
@@ -364,22 +364,26 @@ class HaiSystem:
 
     def clean_up(self, identity: Identity, scope: Scope, on_end: OnEnd | None) -> list[str]:  # noqa: ARG002
         """Stop the unfinished tasks of a run, and return their names. Of ended ones nothing is left to remove."""
-        stopped: list[str] = []
-        left: list[str] = []
         try:
-            for task in self._unfinished(identity.run):
-                selected = YES if scope == "run" else self._is_sibling(identity, task)
-                if selected.unknown:
-                    name = f"task {task['nb_name']} was left"
-                    left.append(f"{name}: whether its step has ended is not known ({selected.why})")
-                if selected.yes:
-                    stop_task(self._client, task)
-                    stopped.append(str(task["nb_name"]))
+            tasks = list(self._unfinished(identity.run))
         except ApiError as error:
             raise LaunchError(f"what is left on HAI is not known: {error}", retryable=error.unavailable) from error
-        if left:
-            raise LaunchError(f"{'; '.join(left)}. Stopped: {', '.join(stopped) or 'nothing'}", retryable=True)
-        return stopped
+        return clean_up_all(functools.partial(self._clean_up, identity, scope, task) for task in tasks)
+
+    def _clean_up(self, identity: Identity, scope: Scope, task: Task) -> list[str]:
+        name = str(task["nb_name"])
+        selected = YES if scope == "run" else self._is_sibling(identity, task)
+        if selected.unknown:
+            why = f"whether its step has ended is not known ({selected.why})"
+            raise LaunchError(f"task {name} was left: {why}", retryable=True)
+        try:
+            if selected.yes:
+                stop_task(self._client, task)
+        except ApiError as error:
+            self._client.patience = min(self._client.patience, REPORT_SECONDS)  # there may be many tasks
+            message = f"whether task {name} is stopped is not known: {error}"
+            raise LaunchError(message, retryable=error.unavailable) from error
+        return [name] if selected.yes else []
 
     def give_up(self) -> None:
         """Stop retrying requests; called again, stop asking whether the task exists."""

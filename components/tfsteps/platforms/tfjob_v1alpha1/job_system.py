@@ -1,5 +1,6 @@
 """The job system: jobs of either API, each as its job file says."""
 
+import functools
 import pathlib
 
 from tfsteps.platforms.tfjob_v1alpha1.options import TfJobOptions
@@ -8,7 +9,7 @@ from tfsteps.runs.identity import Identity
 from tfsteps.runs.location import Location
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import Options, Problem, TrainingJob, options_of
-from tfsteps.systems.base import Handle, JobNote, OnEnd, Scope
+from tfsteps.systems.base import Handle, JobNote, OnEnd, Scope, clean_up_all
 from tfsteps.systems.kubernetes.job_cluster import JobCluster
 from tfsteps.systems.kubernetes.system import KubernetesSystem
 from tfsteps.systems.pipeline import FindPipeline
@@ -82,7 +83,8 @@ class TfJobSystem:
 
     def clean_up(self, identity: Identity, scope: Scope, on_end: OnEnd | None) -> list[str]:
         """Remove what the jobs of a run left, of both APIs."""
-        return [name for system in self._systems.values() for name in system.clean_up(identity, scope, on_end)]
+        systems = self._systems.values()
+        return clean_up_all(functools.partial(system.clean_up, identity, scope, on_end) for system in systems)
 
     def give_up(self) -> None:
         """Ask nothing again of a server that does not answer."""

@@ -1,5 +1,6 @@
 """The program of the `cleanup` component: a finalizer."""
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar, get_args
 
@@ -9,7 +10,7 @@ from tfsteps.spec import Problem, SpecError
 from tfsteps.steps import job_step, program
 from tfsteps.steps.job_step import SOURCE
 from tfsteps.steps.program import StepResult
-from tfsteps.systems.base import OnEnd, Scope
+from tfsteps.systems.base import LaunchError, OnEnd, Scope, clean_up_all
 from tfsteps.text import streams
 
 _T = TypeVar("_T")
@@ -24,10 +25,18 @@ def _clean_up(task: StepTask) -> StepResult:
     inputs = task.parameters
     scope: Scope = _one_of(get_args(Scope), inputs, "scope") or "siblings"
     on_end: OnEnd | None = _one_of(get_args(OnEnd), inputs, "on_end")
-    removed: list[str] = []
-    for cluster in job_step.clusters_to_clean_up(inputs.get("cluster") or "", task.identity().run):
+
+    def clean_up(cluster: str) -> list[str]:
         system = job_step.find_finalizer(inputs.get("system") or "auto", cluster)
-        removed += system.clean_up(task.identity(), scope, on_end)
+        return system.clean_up(task.identity(), scope, on_end)
+
+    clusters = job_step.clusters_to_clean_up(inputs.get("cluster") or "", task.identity().run)
+    try:
+        removed = clean_up_all(functools.partial(clean_up, cluster) for cluster in clusters)
+    except LaunchError as error:
+        task.write({"removed": [*error.removed]}, {})
+        done = f"Removed: {', '.join(error.removed) or 'nothing'}"
+        raise LaunchError(f"{error}. {done}", retryable=error.retryable) from error
     task.write({"removed": removed}, {})
     message = f"Cleaned up: {', '.join(removed)}." if removed else "There was nothing to clean up."
     return StepResult(message, ExitCode.SUCCEEDED)

@@ -20,7 +20,7 @@ from tfsteps.runs.location import Location
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import Options, Problem, TrainingJob
 from tfsteps.spec.step_inputs import without_step_variables
-from tfsteps.systems.base import REPORT_SECONDS, JobNote, LaunchError, OnEnd, Scope, StoppedError
+from tfsteps.systems.base import REPORT_SECONDS, JobNote, LaunchError, OnEnd, Scope, StoppedError, clean_up_all
 from tfsteps.systems.capabilities import Level, held_at_start
 from tfsteps.systems.kubernetes import code, code_claim
 from tfsteps.systems.kubernetes.cleanup.retention import (
@@ -234,16 +234,9 @@ class KubernetesSystem:
         selects = functools.partial(self._selects, identity, scope)
         kinds = (self._kind, *self._also)
         finalizers = [Finalizer(self._api, kind, self._where, optional=kind is not self._kind) for kind in kinds]
-        removed = finalizers[0].clean_up(identity.run, selects, on_end)
-        for finalizer in finalizers[1:]:
-            try:
-                removed += finalizer.clean_up(identity.run, selects, on_end)
-            except LaunchError as error:  # this kind was not named by the user
-                if error.retryable:
-                    raise
-        if left := [why for finalizer in finalizers for why in finalizer.left]:
-            raise LaunchError(f"{'; '.join(left)}. Removed: {', '.join(removed) or 'nothing'}", retryable=True)
-        return removed
+        return clean_up_all(
+            functools.partial(finalizer.clean_up, identity.run, selects, on_end) for finalizer in finalizers
+        )
 
     def _selects(self, identity: Identity, scope: Scope, job: RetentionPolicy) -> Answer:
         """Return whether a finalizer cleans up a job: of a step of its pipeline, else of a task in the same folder.

@@ -11,6 +11,8 @@ from tfsteps.runs.events import ReplicaName, State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.systems import registry
+from tfsteps.systems.base import LaunchError
+from tfsteps.systems.kubernetes.system import KubernetesSystem
 
 KIND, LATER = KINDS["tensorflow.org"], KINDS["kubeflow.org"]
 PAUSED = {"tfsteps.dev/paused": "true"}
@@ -387,3 +389,15 @@ def test_a_job_file_chooses_the_api():
         (plan,) = system.plan(job(CHIEF, **v1alpha1(api=api)), Identity(run="r", task="t"), places)
         assert plan["apiVersion"] == f"{api}/v1alpha1"
     assert [kind.resource.api for kind in registry.kinds_of("tfjob-v1alpha1")] == [f"{api}/v1alpha1" for api in KINDS]
+
+
+def test_an_api_that_cannot_be_cleaned_up_does_not_keep_the_jobs_of_the_other(monkeypatch):
+    def clean_up(system, *_):
+        if system._kind is KIND:
+            raise LaunchError("this step needs to list and delete tfjobs", retryable=False)
+        return ["later"]
+
+    monkeypatch.setattr(KubernetesSystem, "clean_up", clean_up)
+    with pytest.raises(LaunchError, match="needs to list and delete") as caught:
+        registry.get("tfjob-v1alpha1").clean_up(Identity(run="r", task="t"), "run", None)
+    assert caught.value.removed == ["later"]
