@@ -2,5 +2,5 @@
 
 import msgspec
 
-NOT_READABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""Not JSON, or of another shape; not UTF-8; nested too deep."""
+NOT_READABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
+"""Not JSON, or of another shape; not UTF-8, also as surrogates in a text; nested too deep."""

@@ -192,7 +192,8 @@ def find_system(
         job: With `auto`, the job, which may be for another cluster; None = ask the cluster that `where` says.
 
     Raises:
-        SpecError: There is no job system of this name, or no cluster as the job names it.
+        SpecError: There is no job system of this name, or no cluster as the job names it; or `where` names a cluster,
+            and the system is not on Kubernetes.
         LaunchError: None can be chosen.
     """
     if name == "auto" and _IN_POD in os.environ:
@@ -206,11 +207,17 @@ def find_system(
             system.cluster = cluster
         return system
     name = "local" if name == "auto" else name
-    if name in registry.plugins():
-        return registry.get(name, find_pipeline, **where)
-    allowed = ", ".join(registry.plugins())
-    unknown = Problem(path=("system",), value=name, wrong="is not a job system", allowed=allowed, fix="Name one")
-    raise SpecError([unknown], SOURCE)
+    if name not in registry.plugins():
+        allowed = ", ".join(registry.plugins())
+        unknown = Problem(path=("system",), value=name, wrong="is not a job system", allowed=allowed, fix="Name one")
+        raise SpecError([unknown], SOURCE)
+    if where and name not in (on_kubernetes := registry.on_kubernetes()):
+        wrong = f"names a cluster, and the job system {name} has none"
+        fix = f"Remove it, or set `system` to one of {', '.join(on_kubernetes)}"
+        fields = {"context": "cluster", "namespace": "namespace"}
+        problems = [Problem(path=(fields[key],), value=value, wrong=wrong, fix=fix) for key, value in where.items()]
+        raise SpecError(problems, SOURCE)
+    return registry.get(name, find_pipeline, **where)
 
 
 def clusters_to_clean_up(name: str, run: str) -> list[str]:

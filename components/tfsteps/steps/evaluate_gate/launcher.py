@@ -48,13 +48,22 @@ def _metrics(task: StepTask, inputs: Mapping[str, Any], metric: str) -> tuple[di
     metrics: dict[str, Any] = {}
     note = ""
     for given, remark in (
-        (job.get("metrics") or {}, (job.get("metric_notes") or {}).get(metric)),
+        (_mapping(job, "metrics"), _mapping(job, "metric_notes").get(metric)),
         (metadata, metadata.get(note_key(metric))),
         (inputs.get("metrics") or {}, None),
     ):
         metrics |= given
         note = remark or ("" if metric in given else note)
     return metrics, note
+
+
+def _mapping(job: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return a field of the input `job`, empty if it has none. SpecError if it is not a mapping."""
+    value = job.get(name) or {}
+    if not isinstance(value, dict):
+        fix = "Connect `job` with the output `job` of a train or wait step"
+        raise _wrong(f"job.{name}", value, "is not a mapping", fix)
+    return value
 
 
 def _value(metrics: Mapping[str, Any], metric: str, note: str) -> float:
