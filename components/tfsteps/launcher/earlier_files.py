@@ -14,8 +14,6 @@ from tfsteps.spec import TrainingJob, is_uri
 from tfsteps.systems.base import Handle
 from tfsteps.tensorboard.event_files import UNKNOWN_ATTEMPT, EventOrigin, FilePath, event_files
 
-_CLOCKS_SECONDS = 30.0  # by which the clocks of the nodes and of the API server may differ
-
 Written = Mapping[str, tuple[int, int, int]]
 """Files by path: size in bytes, time of the last change in nanoseconds, inode. No clock is read, only compared."""
 
@@ -62,7 +60,7 @@ def origin_of(status: Status, job: TrainingJob, handle: Handle, before: EarlierF
         earlier=job.outputs.earlier_attempts,
         job=handle.uid,
         hosts=status.identity.names_of_attempts(handle.hosts) if handle.hosts else {},
-        since=handle.created - _CLOCKS_SECONDS if handle.hosts else 0.0,
+        since=handle.created if handle.hosts else 0.0,
         before=before.events,
     )
 

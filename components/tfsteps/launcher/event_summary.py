@@ -4,6 +4,7 @@
 does not mount the volume of the event files, or has no access to their bucket, has the job system run it there.
 """
 
+import datetime as dt
 import difflib
 import json
 import math
@@ -134,20 +135,19 @@ def _judge_model(
     if job.outputs.earlier_attempts or not status.model:
         return
     now, attempt = written(status.model, here=status.on_this_machine), origin.attempt
+    unknown = f"Whether attempt {attempt} wrote the model at {status.model} is not known"
     if before.model is not None and now is not None:
-        older = bool(now) and all(before.model.get(path) == file for path, file in now.items())
-    elif model_written is not None and origin.since:
-        older = 0 < model_written < origin.since
-    else:
-        if attempt:
-            status.warnings.append(f"Whether attempt {attempt} wrote the model at {status.model} is not known.")
-        return
-    if older:
-        status.warnings.append(
-            f"There is no output `model`: attempt {attempt} wrote none, and what is in {status.model} was there before "
-            "(`outputs.earlier_attempts` counts it)."
-        )
-        status.model = ""
+        if now and all(before.model.get(path) == file for path, file in now.items()):
+            status.warnings.append(
+                f"There is no output `model`: attempt {attempt} wrote none, and what is in {status.model} was there "
+                "before (`outputs.earlier_attempts` counts it)."
+            )
+            status.model = ""
+    elif model_written is None or not origin.since:
+        status.warnings += [f"{unknown}."] if attempt else []
+    elif model_written > 0 and origin.predated_by(model_written):
+        times = f"was last changed at {_utc(model_written)}, and the job was created at {_utc(origin.since)}"
+        status.warnings.append(f"{unknown}: it {times}, by different clocks.")
 
 
 class AttemptMetrics(NamedTuple):
@@ -223,6 +223,9 @@ def _doubts(curve: EventCurve, file: int, curves: EventCurves, origin: EventOrig
     if origin and (attempt := origin.attempt_of(curves.files[file].path)) != origin.attempt:
         who = "another job, or an attempt that is not known," if attempt == UNKNOWN_ATTEMPT else f"attempt {attempt}"
         yield f"{who} wrote it, and attempt {origin.attempt} wrote none"
+    if origin and (created := origin.doubted(path := curves.files[file].path)) is not None:
+        times = f"was created at {_utc(created)}, and the job at {_utc(origin.since)}, by different clocks"
+        yield f"an earlier job of the same name may have written it: {path.shown} {times}"
 
 
 def _why(tag: str, matches: Sequence[EventCurve], curves: EventCurves, origin: EventOrigin | None) -> str:
@@ -272,6 +275,10 @@ _UNKNOWN = (
 
 def _shown(files: Sequence[FilePath]) -> str:
     return _listed(sorted(file.shown for file in files))
+
+
+def _utc(seconds: float) -> str:
+    return dt.datetime.fromtimestamp(seconds, dt.UTC).isoformat(timespec="seconds")
 
 
 def _likeness(tag: str, name: str) -> float:

@@ -4,6 +4,7 @@ Several attempts, and other jobs, may write to one folder. Growth is a sign of l
 """
 
 import contextlib
+import math
 import os
 import pathlib
 import re
@@ -27,6 +28,9 @@ _HEAD = 32  # bytes of an event, in which its kind stands
 
 UNKNOWN_ATTEMPT = -1
 """The number of an attempt that is not known."""
+
+CLOCKS_SECONDS = 30.0
+"""By so much the clocks of nodes, file servers and the API server differ without a remark."""
 
 _NAME = re.compile(r"events\.out\.tfevents\.([0-9]+)\.(.+)")  # the second and the host of its creation
 
@@ -198,7 +202,7 @@ def _uint32(raw: bytes) -> int:
 
 
 class EventOrigin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What tells the event files of an attempt from the others in the folder. No clock of another machine is trusted.
+    """What tells the event files of an attempt from the others in the folder. No file is left out by a clock alone.
 
     Attributes:
         attempt: Number of the attempt.
@@ -206,8 +210,8 @@ class EventOrigin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         job: uid of the attempt's job; empty = not known.
         hosts: Host names that only replicas of one attempt have, without what follows `-`: the attempt by host name.
             Writers put the host into the file's name. Empty = the host names of replicas do not tell.
-        since: When the job was created, in seconds since the epoch: an older file of these hosts is of an earlier job
-            of the same name. 0 = not known.
+        since: When the job was created, in seconds since the epoch: an older file of these hosts may be of an earlier
+            job of the same name, and is if `before` has it. 0 = not known.
         before: The event files that existed before the job was started, by path below the folder, with the attempt that
             wrote them. None = the folder was not read then.
     """
@@ -221,12 +225,35 @@ class EventOrigin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     def attempt_of(self, file: FilePath) -> int:
         """Return the number of the attempt that wrote a file; `UNKNOWN_ATTEMPT` = of another job, or not known."""
-        if match := _NAME.match(file.name):
-            created, host = int(match[1]), match[2]
-            for name, attempt in self.hosts.items():
-                if re.match(rf"{re.escape(name)}(?![a-z0-9])", host):
-                    return UNKNOWN_ATTEMPT if attempt == self.attempt and created < self.since else attempt
-        return UNKNOWN_ATTEMPT if self.before is None else self.before.get(file.shown, self.attempt)
+        if (attempt := self._by_host(file)) is None:
+            return UNKNOWN_ATTEMPT if self.before is None else self.before.get(file.shown, self.attempt)
+        earlier_job = self.before is not None and file.shown in self.before and self._older(file)
+        return UNKNOWN_ATTEMPT if attempt == self.attempt and earlier_job else attempt
+
+    def doubted(self, file: FilePath) -> float | None:
+        """Return when a file of this attempt was created, if an earlier job of the same name may have written it.
+
+        In seconds since the epoch, by the clock of its writer. None = it is not older than the job, or the folder was
+        read before the job was started.
+        """
+        is_own = self.before is None and self._by_host(file) == self.attempt
+        return self._older(file) if is_own else None
+
+    def _by_host(self, file: FilePath) -> int | None:
+        """Return the number of the attempt whose replicas' host name is in a file's name; None = of none."""
+        host = match[2] if (match := _NAME.match(file.name)) else ""
+        own = (number for name, number in self.hosts.items() if re.match(rf"{re.escape(name)}(?![a-z0-9])", host))
+        return next(own, None)
+
+    def _older(self, file: FilePath) -> float | None:
+        """Return when a file was created, by its writer's clock, if that is before the job; None = it is not."""
+        match = _NAME.match(file.name)
+        created = float(match[1]) if match else math.inf
+        return created if self.predated_by(created) else None
+
+    def predated_by(self, moment: float) -> bool:
+        """Return whether a time by another clock is before the job, by more than clocks differ."""
+        return moment < self.since - CLOCKS_SECONDS
 
     def counts(self, file: FilePath) -> bool:
         """Return whether the values of a file are values of this attempt."""

@@ -286,8 +286,13 @@ def test_without_the_folder_the_model_is_judged_by_its_time_or_not_at_all(tmp_pa
             pathlib.Path("/unseen"), lambda: None, location=Location.KUBERNETES, handle=handle, metrics=LOSS
         )
 
-    assert elsewhere(900.0).model == ""
-    assert elsewhere(990.0).model, "clocks may differ"
+    slow = elsewhere(900.0)
+    assert slow.model == "/unseen/model"
+    times = "it was last changed at 1970-01-01T00:15:00+00:00, and the job was created at 1970-01-01T00:16:40+00:00"
+    assert slow.warnings == [
+        f"Whether attempt 1 wrote the model at /unseen/model is not known: {times}, by different clocks."
+    ]
+    assert elsewhere(990.0).warnings == [], "clocks may differ"
     assert elsewhere(1100.0).warnings == []
     unknown = elsewhere(None)
     assert unknown.model == "/unseen/model"

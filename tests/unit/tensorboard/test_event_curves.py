@@ -8,6 +8,7 @@ import struct
 import sys
 import types
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -223,7 +224,6 @@ NAMES = {
     f"events.out.tfevents.{NOW}.mnist-aa-worker-0.12.0.v2": False,
     f"events.out.tfevents.{NOW}.mnist-bbb-worker-0.12.0.v2": False,
     f"events.out.tfevents.{NOW}.node-7.12.0.v2": False,
-    f"events.out.tfevents.{NOW - 1}.mnist-bb-worker-0.12.0.v2": False,  # an earlier job of this name, deleted since
     "events.out.tfevents.1": False,
 }
 
@@ -237,6 +237,32 @@ def test_a_file_is_ours_by_the_host_name_of_a_replica(tmp_path, name, ours):
         assert f"{name} existed before attempt 1 (`outputs.earlier_attempts` counts them)." in note
     elif not ours:
         assert f"whether attempt 1 wrote {name} is not known: " in note
+
+
+@pytest.mark.parametrize(("seconds", "doubted"), [(29, False), (45, True)])
+def test_a_file_of_a_node_whose_clock_is_slow_counts(tmp_path, seconds, doubted):
+    name = f"events.out.tfevents.{NOW - seconds}.mnist-bb-worker-0.12.0.v2"
+    points(tmp_path, 0.5, name=name)
+    value, note = collected(tmp_path, OURS)
+    assert value == 0.5
+    assert note == (
+        "Metric m, 0.5 at step 0: an earlier job of the same name may have written it: "
+        f"{name} was created at 2027-01-15T07:59:15+00:00, and the job at 2027-01-15T08:00:00+00:00, by different "
+        "clocks."
+        if doubted
+        else ""
+    )
+    seen_empty = msgspec.structs.replace(OURS, before={})
+    assert collected(tmp_path, seen_empty) == (0.5, ""), "it was not there before the job"
+
+
+def test_an_older_file_of_the_same_name_that_was_there_before_is_of_an_earlier_job(tmp_path):
+    old = points(tmp_path, 0.5, name=f"events.out.tfevents.{NOW - 45}.mnist-bb-worker-0.12.0.v2")
+    value, note = collected(tmp_path, msgspec.structs.replace(OURS, before={old.name: -1}))
+    assert value is None
+    assert f"{old.name} existed before attempt 1" in note
+    points(tmp_path, 0.25, name=f"events.out.tfevents.{NOW}.mnist-bb-worker-0.12.0.v2")
+    assert collected(tmp_path, OURS) == (0.25, ""), "of two jobs of one name, the later one wrote the value"
 
 
 def test_without_host_names_a_file_is_ours_if_it_was_not_there_before(tmp_path):
