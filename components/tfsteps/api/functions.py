@@ -16,7 +16,8 @@ from typing import Any, Self
 
 from tfsteps import spec
 from tfsteps.api import notebook_page, run_list
-from tfsteps.api.job_input import JobInput, JobOptions, read, set_by
+from tfsteps.api.arguments import checked
+from tfsteps.api.job_input import COMMAND_LINE, JobInput, JobOptions, read, set_by
 from tfsteps.api.plan import choose, launch_failed, launch_plan, make_plan
 from tfsteps.api.queries import compared_runs, pass_log, run_graph
 from tfsteps.api.results import Attempt, Comparison, Line, Log, Run, RunList
@@ -37,6 +38,9 @@ from tfsteps.runs import store
 from tfsteps.runs.events import LogLines, PartialLine, State
 from tfsteps.runs.location import Location
 from tfsteps.runs.status import Status
+from tfsteps.spec import Problem, SpecError
+from tfsteps.spec.decode import flow
+from tfsteps.spec.problems import shown
 from tfsteps.systems import registry
 from tfsteps.systems.base import LaunchError
 
@@ -169,10 +173,11 @@ class RunStopped(RunFailed):
     """A job that was stopped: by an interrupt of the notebook, by Ctrl-C, or by `tfsteps stop`."""
 
 
+@checked("job", "command", "workers", "ps", "name", "image")
 def run(
     job: str | os.PathLike[str] | Mapping[str, Any] | None = None,
     *,
-    command: Sequence[str] | None = None,
+    command: Sequence[str | os.PathLike[str] | float] | None = None,
     workers: int | None = None,
     ps: int | None = None,
     chief: bool = False,
@@ -200,7 +205,7 @@ def run(
     Args:
         job: A job file, or a job with the fields of one, whose relative paths start from the current folder. None = the
             job is described by `command` and the arguments until `code`.
-        command: Program and arguments that every replica runs.
+        command: Program and arguments that every replica runs: texts, paths and numbers.
         workers: Number of workers; None = 1, or none beside a chief.
         ps: Number of parameter servers; None = none.
         chief: Whether there is a chief.
@@ -248,7 +253,7 @@ def run(
 
 def _job_input(
     job: str | os.PathLike[str] | Mapping[str, Any] | None,
-    command: Sequence[str] | None,
+    command: Sequence[str | os.PathLike[str] | float] | None,
     options: JobOptions,
     overrides: Sequence[str],
 ) -> JobInput:
@@ -258,8 +263,11 @@ def _job_input(
         )
     if isinstance(command, str):
         raise CommandError(f"command is the text {command!r}; give a list: {shlex.split(command, comments=False)}")
+    if not isinstance(command, Sequence | None) or isinstance(command, bytes):
+        raise CommandError(f'command is {command!r:.80}; give a list, such as ["python", "train.py"]')
     if not isinstance(job, Mapping):
-        return read(None if job is None else os.fspath(job), command, options, overrides)
+        words = None if command is None else [*map(_word, command)]
+        return read(None if job is None else os.fspath(job), words, options, overrides)
     if command is not None or options.used:
         raise CommandError("a job as a mapping has all fields of a job file; leave out command, workers and the others")
     source = "the job"
@@ -267,6 +275,20 @@ def _job_input(
     return JobInput(parsed, source, pathlib.Path.cwd(), set_by(overrides))
 
 
+def _word(word: str | os.PathLike[str] | float) -> str:
+    """Return a word of a command as text, as a job file takes it. SpecError if it is none."""
+    match word:
+        case str():
+            return word
+        case os.PathLike():
+            return os.fspath(word)
+        case bool() | int() | float():
+            return flow(word)
+    fix = "Write a text, a path or a number"
+    raise SpecError([Problem(path=("command",), value=shown(word), wrong="is not a word", fix=fix)], COMMAND_LINE)
+
+
+@checked("since")
 def runs(
     run: str | None = None,
     *,
@@ -321,6 +343,7 @@ def runs(
         return RunList(tuple(shown), tuple(said))
 
 
+@checked()
 def show(
     run: str,
     *,
@@ -365,6 +388,7 @@ def show(
             )
 
 
+@checked("since")
 def logs(
     run: str,
     replicas: str | Sequence[str] = (),
@@ -420,6 +444,7 @@ def logs(
     return Log(run_id, tuple(map(_line, lines)), tuple(said))
 
 
+@checked()
 def compare(
     *runs: str | Attempt,
     task: str | None = None,
@@ -461,9 +486,10 @@ def _since(since: Since, now: float) -> float | None:
         case None:
             return None
         case dt.timedelta():
-            return now - since.total_seconds()
+            return run_list.bounded(now - since.total_seconds())
         case dt.datetime():
-            return since.timestamp()
+            with contextlib.suppress(ValueError, OverflowError, OSError):
+                return run_list.bounded(since.timestamp())
         case str():
             return run_list.parse_since(since, now)
     raise CommandError(f"since is {since!r}; give text such as 2h, a datetime, a timedelta, or None")

@@ -36,6 +36,7 @@ _COLUMNS = (
     "AGE",
     "DURATION",
 )
+_LATEST = dt.datetime(9999, 12, 31, tzinfo=dt.UTC).timestamp()
 SPARE = ("SYSTEM", "ATTEMPT", "DURATION", "PIPELINE", "WORKFLOW")
 """Columns that a narrow terminal leaves out, in this order."""
 
@@ -170,12 +171,17 @@ def parse_since(text: str, now: float) -> float:
         now: The current time, in seconds since the epoch.
     """
     with contextlib.suppress(ValueError, OverflowError, OSError):
-        return dt.datetime.fromisoformat(text).timestamp()
+        return bounded(dt.datetime.fromisoformat(text).timestamp())
     try:
-        return now - parse_duration(text)
+        return bounded(now - parse_duration(text))
     except ValueError as error:
         wrong = f"--since {text!r} is not a time"
         raise CommandError(f"{wrong}: write a duration, 2h or 1d12h, or a time, 2026-11-21T07:30") from error
+
+
+def bounded(moment: float) -> float:
+    """Return a time in seconds since the epoch, or the nearest one that a log can have: from 1970 to 9999."""
+    return min(max(moment, 0.0), _LATEST)
 
 
 def ordered(entries: Sequence[Entry], sort: str, now: float) -> list[Entry]:

@@ -32,8 +32,11 @@ def load(path: str | os.PathLike[str], options: Options | None = None, overrides
     from tfsteps.spec import yaml_text  # noqa: PLC0415  plain data needs no yaml
 
     source = os.fspath(path)
-    with open(path, "rb") as file:  # noqa: PTH123  pathlib costs as much to import as the rest of this package
-        raw = file.read(4 * yaml_text.MAX_BYTES)  # enough to detect a file that is too large
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123  pathlib costs as much to import as the rest of this package
+            raw = file.read(4 * yaml_text.MAX_BYTES)  # enough to detect a file that is too large
+    except ValueError as error:  # its path has a NUL character
+        raise OSError(str(error)) from error
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -1,6 +1,9 @@
 """`runs`, `show`, `logs` and `compare` as functions: what they return, how notebooks show it, and what they refuse."""
 
+import contextlib
 import datetime as dt
+import inspect
+import itertools
 import json
 import subprocess
 import sys
@@ -156,11 +159,53 @@ def test_all_names_are_there():
         (lambda: run(command="python train.py"), r"give a list: \['python', 'train.py'\]"),
         (lambda: runs(on="mars"), "--on 'mars' is unknown: use one of local, kubernetes, "),
         (lambda: runs(since=3), "since is 3; give text such as 2h"),
+        (lambda: runs(since=dt.datetime.min), "since is .*; give text such as 2h"),  # noqa: DTZ901
+        (lambda: run("a\0b"), r"job file 'a\\x00b' cannot be read: embedded null byte; give the path of"),
+        (lambda: run(command=3), r'command is 3; give a list, such as \["python", "train.py"\]'),
+        (lambda: run(command=b"ls"), "command is b'ls'; give a list"),
+        (lambda: run(command=["true"], code=3), "code is 3; give text or a path or None"),
+        (lambda: run(command=["true"], overrides=[1]), r"overrides is \[1\]; give a list of texts"),
+        (lambda: run(command=["true"], overrides="name=x"), "overrides is 'name=x'; give a list of texts"),
+        (lambda: runs(limit="3"), "limit is '3'; give a whole number or None"),
+        (lambda: runs(labels=["a=b"]), r"labels is \['a=b'\]; give a mapping of texts or None"),
+        (lambda: runs(state=3), "state is 3; give text or a list of texts"),
+        (lambda: logs("\udc80"), r"run is '\\udc80'; give text of UTF-8 characters"),
+        (lambda: logs("r", tail="3"), "tail is '3'; give a whole number or None"),
+        (lambda: compare("a", 3), "runs is 3; give text or Attempt"),
     ],
 )
 def test_an_argument_of_another_type_is_one_clear_error(call, wrong):
     with pytest.raises(CommandError, match=wrong):
         call()
+
+
+def test_words_of_a_command_are_texts_paths_and_numbers(tmp_path):
+    program = tmp_path / "train.py"
+    program.write_text("import sys\nprint(sys.argv[1:])\n")
+    attempt = run(command=[sys.executable, program, 3, 0.5, True], display=False)
+    assert attempt.succeeded
+    assert logs(attempt.run)[0].text == "['3', '0.5', 'true']"
+    with pytest.raises(SpecError, match=r"command line: command: a list is not a word. Write a text"):
+        run(command=["true", [1]])
+
+
+@pytest.mark.parametrize("function", [run, runs, show, logs, compare])
+def test_no_argument_becomes_a_traceback(function):
+    saved(run="r1")
+    names = inspect.signature(function).parameters.keys() - {"display", "on_change"}
+    for name, value in itertools.product(names, [-1, 1.5, b"x", "\udc80", [[1]], {3: {}}, object()]):
+        least = {"command": ["true"], "system": "nope"} if function is run else {"run": "r1"}
+        least = {} if function in (runs, compare) else least
+        arguments = ["r1", value] if name == "runs" else []
+        with contextlib.suppress(CommandError, SpecError):
+            function(*arguments, **({} if arguments else {**least, name: value}))
+
+
+def test_a_time_outside_of_the_calendar_is_the_nearest_in_it():
+    saved(("worker-0", b"a"), state=State.SUCCEEDED)
+    counts = {since: len(logs("r1", since=since)) for since in ("9999999999d", "9999-12-31T23:59:59.999999+00:00")}
+    assert [*counts.values()] == [1, 0]
+    assert len(logs("r1", since=dt.timedelta.max)) == 1
 
 
 @pytest.mark.parametrize("field", ["command", "args", "env"])
