@@ -14,7 +14,7 @@ from tfsteps.steps import program
 from tfsteps.steps.job_step import JobOutput
 
 ODD = (
-    *("null", "0", "-1", "1e400", "NaN", "true", "{{x}}", "\0", "\ud800", "9" * 400),
+    *("null", "0", "-1", "1e400", '{"a": %s}' % ("9" * 400), "NaN", "true", "{{x}}", "\0", "\ud800", "9" * 400),
     *("[]", "[null]", "[[1]]", '["a",3]', "{}", '{"": {}}', '{"a": null}', '{"spec": 3}', '"x"'),
 )
 JOB = from_plain({"name": "a", "image": "i:1", "command": ["true"], "roles": {"worker": {}}})
@@ -79,8 +79,16 @@ def test_no_field_of_the_input_job_ends_a_step_as_a_fault_of_the_platform(name, 
             {"job": json.dumps(LAUNCHED | {"system": "local", "namespace": "ml"})},
             "namespace: ml names a cluster",
         ),
-        ("evaluate_gate", {"job": '{"metrics": [1]}'}, "job.metrics: [1] is not a mapping. Connect `job` with"),
-        ("evaluate_gate", {"job": '{"metric_notes": 3}'}, "job.metric_notes: 3 is not a mapping. Connect `job` with"),
+        (
+            "evaluate_gate",
+            {"job": '{"metrics": [1]}'},
+            "job.metrics: [1] is not a mapping. Connect `job` with an output",
+        ),
+        (
+            "evaluate_gate",
+            {"job": '{"metric_notes": 3}'},
+            "job.metric_notes: 3 is not a mapping. Connect `job` with an output",
+        ),
         (
             "evaluate_gate",
             {"metrics": '{"a\udc80": 1}'},

@@ -1,5 +1,6 @@
 """The program of the `evaluate_gate` component: compares a metric with a threshold."""
 
+import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -42,28 +43,30 @@ def _metrics(task: StepTask, inputs: Mapping[str, Any], metric: str) -> tuple[di
 
     A later input overrides an earlier one.
     """
-    job = inputs.get("job") or {}
+    job = _mapping("job", inputs.get("job"))
     artifact = task.artifact("artifact")
     metadata = artifact.metadata if artifact else {}
     metrics: dict[str, Any] = {}
     note = ""
     for given, remark in (
-        (_mapping(job, "metrics"), _mapping(job, "metric_notes").get(metric)),
+        (
+            _mapping("job.metrics", job.get("metrics")),
+            _mapping("job.metric_notes", job.get("metric_notes")).get(metric),
+        ),
         (metadata, metadata.get(note_key(metric))),
-        (inputs.get("metrics") or {}, None),
+        (_mapping("metrics", inputs.get("metrics")), None),
     ):
         metrics |= given
         note = remark or ("" if metric in given else note)
     return metrics, note
 
 
-def _mapping(job: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return a field of the input `job`, empty if it has none. SpecError if it is not a mapping."""
-    value = job.get(name) or {}
-    if not isinstance(value, dict):
-        fix = "Connect `job` with the output `job` of a train or wait step"
-        raise _wrong(f"job.{name}", value, "is not a mapping", fix)
-    return value
+def _mapping(name: str, value: Any) -> dict[str, Any]:
+    """Return an input, or a field of one, empty if it is not set. SpecError if it is not a mapping."""
+    if value and not isinstance(value, dict):
+        fix = f"Connect `{name.partition('.')[0]}` with an output of a train or wait step"
+        raise _wrong(name, value, "is not a mapping", fix)
+    return value or {}
 
 
 def _value(metrics: Mapping[str, Any], metric: str, note: str) -> float:
@@ -79,8 +82,9 @@ def _value(metrics: Mapping[str, Any], metric: str, note: str) -> float:
 
 
 def _number(name: str, value: Any) -> float:
-    if isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value):
-        return float(value)
+    with contextlib.suppress(OverflowError):  # of an integer that is too large
+        if isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value):
+            return float(value)
     fix = "Write a number" if name == "threshold" else "Look for the cause in the job's log and curves"
     raise _wrong(name, "NaN" if value is None else value, "is not a number", fix)
 

@@ -19,6 +19,13 @@ def test_not_a_number(value, tmp_path, capsys, monkeypatch):
     assert not (tmp_path / "out.json").exists()
 
 
+@pytest.mark.parametrize("name", ["job", "metrics"])
+def test_not_a_mapping(name, tmp_path, capsys):
+    """A back end of Kubeflow Pipelines does not compare what an earlier step has written with the input's type."""
+    assert run(tmp_path, {name: [1]}) == 2
+    assert f"{name}: [1] is not a mapping. Connect `{name}` with an output" in capsys.readouterr().err
+
+
 NOTE = "Metric accuracy, 0.48 at step 48: a later value may be missing, because events.1 is damaged at byte 40."
 UNSET = "Metric accuracy is not set: no scalar was found in the event files for `accuracy`."
 
