@@ -4,7 +4,7 @@ import functools
 import inspect
 import os
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar, get_args, get_origin
 
 from tfsteps.console.errors import CommandError
@@ -57,7 +57,10 @@ def _check(name: str, value: Any, annotation: Any) -> None:
 
 
 def _fits(value: Any, option: Any) -> bool:
-    """Return whether a value is of a type; text has no surrogates, and a number may be one of NumPy's."""
+    """Return whether a value is of a type, or can be used as one: a set as a list, a number of NumPy as a number.
+
+    Text has no surrogates. Values of a mapping may be numbers, as in job files.
+    """
     match get_origin(option) or option:
         case kind if kind in _UNCHECKED:
             return True
@@ -66,9 +69,11 @@ def _fits(value: Any, option: Any) -> bool:
         case kind if kind is int:
             return hasattr(type(value), "__index__")
         case kind if kind is Sequence:
-            return isinstance(value, Sequence) and not isinstance(value, str | bytes) and all(map(_is_text, value))
+            return isinstance(value, Collection) and not isinstance(value, str | bytes) and all(map(_is_text, value))
         case kind if kind is Mapping:
-            return isinstance(value, Mapping) and all(map(_is_text, [*value, *value.values()]))
+            return isinstance(value, Mapping) and all(
+                _is_text(key) and (_is_text(item) or isinstance(item, int | float)) for key, item in value.items()
+            )
         case kind:
             return isinstance(value, kind)
 

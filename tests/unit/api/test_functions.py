@@ -201,6 +201,12 @@ def test_no_argument_becomes_a_traceback(function):
             function(*arguments, **({} if arguments else {**least, name: value}))
 
 
+def test_an_argument_that_can_be_used_as_its_type_is_accepted():
+    saved(run="r1", state=State.FAILED)
+    assert [entry.run for entry in runs(state={"failed", "lost"})] == ["r1"]
+    assert len(runs(labels={"version": 3})) == 0
+
+
 def test_a_time_outside_of_the_calendar_is_the_nearest_in_it():
     saved(("worker-0", b"a"), state=State.SUCCEEDED)
     counts = {since: len(logs("r1", since=since)) for since in ("9999999999d", "9999-12-31T23:59:59.999999+00:00")}
