@@ -13,6 +13,7 @@ from tfsteps.runs.store import AttemptFolder, attempts
 from tfsteps.spec import SpecError
 from tfsteps.systems import registry
 from tfsteps.systems.base import LaunchError
+from tfsteps.systems.local.job_system import LocalSystem
 
 JOB = {"name": "asleep", "command": ["sleep", "600"], "roles": {"worker": {}}}
 
@@ -49,6 +50,17 @@ def test_a_launch_that_cannot_work_is_refused_at_once(tmp_path, monkeypatch):
     monkeypatch.setenv("TFSTEPS_HOME", str(home))
     with pytest.raises(LaunchError, match=r"the run folder cannot be used: .*; set TFSTEPS_HOME"):
         start(tmp_path)
+
+
+def test_a_job_is_checked_once(tmp_path, monkeypatch):
+    def problems(*_):
+        with (tmp_path / "checks").open("a") as file:  # of two processes
+            file.write("checked\n")
+        return []
+
+    monkeypatch.setattr(LocalSystem, "spec_problems", problems)
+    start(tmp_path)
+    assert (tmp_path / "checks").read_text() == "checked\n"
 
 
 def test_no_records_here():

@@ -9,6 +9,7 @@ import pytest
 from tests.support.waiting import read_until, until
 from tfsteps.api import RunFailed, logs, run, runs
 from tfsteps.runs.events import State
+from tfsteps.systems.local.job_system import LocalSystem
 
 WAITING = """
 from tfsteps.api import RunStopped, run
@@ -40,6 +41,12 @@ def test_a_job_that_fails_is_an_exception_unless_the_caller_checks():
     assert failed.value.attempt.failure.exit_code == 3
     assert failed.value.code == 10
     assert not run(job, check=False).succeeded
+
+
+def test_warnings_are_computed_once_and_recorded(monkeypatch):
+    computed = iter([["`queue` has no effect."]])
+    monkeypatch.setattr(LocalSystem, "warnings", lambda *_: next(computed))
+    assert run(command=["true"]).warnings == ("`queue` has no effect.",)
 
 
 def test_a_function_that_fails_does_not_harm_the_job():

@@ -235,11 +235,11 @@ def run(
         source = _job_input(job, command, options, overrides)
         chosen, place = choose(on, system, context, namespace)
         plan = make_plan(source, chosen, place, run_id, task)
-        said.extend(plan.system.warnings(plan.job))
+        said.extend(plan.warnings)
         metrics = [*plan.job.outputs.metrics.values()]
         with Watcher(said, metrics, on_change, display=in_notebook() if display is None else display) as watcher:
             try:
-                status = launch_plan(plan, watcher, "")
+                status = launch_plan(plan, [watcher])
             except LaunchError as error:
                 raise launch_failed(plan.identity.task, error) from error
             attempt = Attempt.of(status, notes=said)

@@ -2,7 +2,7 @@
 
 import contextlib
 import pathlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -32,13 +32,14 @@ _LEFT_OUT_SHOWN = 4
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What will be run, and where; its relative paths start from `base_dir`."""
+    """What will be run, and where; its relative paths start from `base_dir`. `warnings` are those of the system."""
 
     job: TrainingJob
     identity: Identity
     system: System
     base_dir: pathlib.Path
     places: OutputPaths
+    warnings: Sequence[str]
 
 
 def choose(on: str | None, system: str | None, context: str, namespace: str) -> tuple[str, Place]:
@@ -111,7 +112,7 @@ def make_plan(
     if place.on == Location.KUBERNETES and (source := job.code_source) and source.claim:
         verb = "would be" if dry_run else "is"
         say(f"code {verb} stored as {code_archive.url_of(source)} before the job is created")
-    return Plan(job, identity, system, here, system.places(job, identity, here))
+    return Plan(job, identity, system, here, system.places(job, identity, here), system.warnings(job))
 
 
 def _packed(source: CodeSource, base_dir: pathlib.Path, *, all_left_out: bool) -> CodeSource:
@@ -226,15 +227,16 @@ def _running_already(run: str, task: str, options: str, replace: bool | None) ->
     return CommandError(f"run {run}: task {task} is running already; {stop}, {instead}")
 
 
-def launch_plan(plan: Plan, view: Observer, tensorboard_url: str) -> Status:
+def launch_plan(plan: Plan, observers: Sequence[Observer], tensorboard_url: str = "") -> Status:
     """Launch a job, follow it to its end, and return its final status. LaunchError if that fails."""
     return launch(
         plan.job,
         plan.identity,
         plan.system,
         base_dir=plan.base_dir,
-        observers=[view],
+        observers=observers,
         tensorboard_url=tensorboard_url,
+        warnings=plan.warnings,
     )
 
 

@@ -114,21 +114,20 @@ def run_plan(plan: Plan, on: str, display: Display, tensorboard: TensorBoardChoi
         CommandError: It could not be launched or followed, or a TensorBoard that the user wants does not start.
     """
     display.begin(plan.identity.run)
-    printed = plan.system.warnings(plan.job)
-    for warning in printed:
+    for warning in plan.warnings:
         warn(warning)
     here = on != Location.KUBERNETES
     with board_of(plan, tensorboard, here=here) as board:
         with display.observer() as view:
             try:
-                status = launch_plan(plan, view, board.url if board else "")
+                status = launch_plan(plan, [view], board.url if board else "")
             except LaunchError as error:
                 raise launch_failed(plan.identity.task, error) from error
         attempt = AttemptFolder.of(status.identity)
         if here and status.tensorboard_url and not tensorboard.keep:
             forget_tensorboard(attempt)
             status.tensorboard_url = ""
-        display.results(status, printed)
+        display.results(status, plan.warnings)
         if board and tensorboard.keep:
             _keep(board, plan.job)
             forget_tensorboard(attempt)
@@ -208,7 +207,7 @@ def start_detached(plan: Plan, place: Place, display: Display, tensorboard: Tens
     if tensorboard.keep:
         raise CommandError("--keep-tensorboard: a detached job has no terminal; see `tfsteps tensorboard`")
     display.begin(plan.identity.run)
-    for warning in plan.system.warnings(plan.job):
+    for warning in plan.warnings:
         warn(warning)
     try:
         status = _begun(plan) if plan.system.outlives_launcher else _in_background(plan, tensorboard)
@@ -234,7 +233,7 @@ def _in_background(plan: Plan, tensorboard: TensorBoardChoice) -> Status:
     def run(ready: Observer) -> None:
         try:
             with board_of(plan, tensorboard, here=True) as board:
-                launch_plan(plan, ready, board.url if board else "")
+                launch_plan(plan, [ready], board.url if board else "")
                 forget_tensorboard(AttemptFolder.of(plan.identity))
         except CommandError as error:  # of the TensorBoard
             raise LaunchError(str(error), retryable=True) from error
@@ -244,7 +243,7 @@ def _in_background(plan: Plan, tensorboard: TensorBoardChoice) -> Status:
 
 def _begun(plan: Plan) -> Status:
     """Create a job that needs no launcher, and record it on this machine."""
-    status = begin(plan.job, plan.identity, plan.system, base_dir=plan.base_dir)
+    status = begin(plan.job, plan.identity, plan.system, base_dir=plan.base_dir, warnings=plan.warnings)
     if status.state.terminal:
         return status
     status.detached, status.launcher = True, 0
@@ -295,7 +294,7 @@ def print_plan(plan: Plan, *, as_json: bool) -> None:
     """Print what would be started: objects for kubectl, or the processes of a local run."""
     objects = json.loads(msgspec.json.encode(plan.system.plan(plan.job, plan.identity, plan.places)))
     if all("apiVersion" in item for item in objects):
-        for warning in plan.system.warnings(plan.job):
+        for warning in plan.warnings:
             warn(warning)
         if note := registry.plugin(plan.system.name).plan_note:
             say(note)
@@ -334,6 +333,6 @@ def _described(plan: Plan, objects: list[Any]) -> dict[str, Any]:
         "output": plan.places.output,
         "model": plan.places.model,
         "logs": plan.places.logs,
-        "warnings": plan.system.warnings(plan.job),
+        "warnings": plan.warnings,
         "objects": objects,
     }

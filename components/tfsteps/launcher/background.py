@@ -15,7 +15,6 @@ import msgspec
 
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.launcher.lifecycle import launch
-from tfsteps.launcher.notify.notifier import webhook_problems
 from tfsteps.launcher.recorder import Observer
 from tfsteps.launcher.signals import on_termination
 from tfsteps.runs import store
@@ -24,7 +23,7 @@ from tfsteps.runs.identity import Identity
 from tfsteps.runs.log_file import GAP, LogReader
 from tfsteps.runs.status import ABANDONED, Status
 from tfsteps.runs.store import AttemptFolder
-from tfsteps.spec import RoleName, SpecError, TrainingJob
+from tfsteps.spec import Problem, RoleName, SpecError, TrainingJob
 from tfsteps.systems.base import LaunchError, System
 from tfsteps.systems.local import pipeline_lock
 
@@ -41,6 +40,11 @@ class _Failed(msgspec.Struct, tag=True):
     retryable: bool
 
 
+class _Refused(msgspec.Struct, tag=True):
+    problems: list[Problem]
+    source: str
+
+
 def start(
     job: TrainingJob, identity: Identity, system: System, *, base_dir: pathlib.Path, tensorboard_url: str = ""
 ) -> Status:
@@ -53,8 +57,6 @@ def start(
         SpecError: The job cannot run on this system. Nothing was created.
         LaunchError: It could not be started.
     """
-    if problems := [*system.spec_problems(job), *webhook_problems(job)]:
-        raise SpecError(problems, job.name)
     for attempt in store.attempts(identity.run, identity.task):
         if attempt.alive().yes and (attempt.folder / "job.json").read_bytes() == msgspec.json.encode(job):
             return attempt.status()
@@ -75,6 +77,7 @@ def spawn(run: Callable[[Observer], object]) -> Status:
         run: Launches a job, with the observer that is passed to it.
 
     Raises:
+        SpecError: The job cannot run on its job system. Nothing was created.
         LaunchError: The launch failed before there was a status.
     """
     sys.stdout.flush()  # else the other process has the buffered text, too
@@ -87,9 +90,11 @@ def spawn(run: Callable[[Observer], object]) -> Status:
     with open(reader, "rb") as answers:  # noqa: PTH123  a pipe
         answer = answers.read()
     try:
-        result = msgspec.json.decode(answer, type=_Begun | _Failed)
+        result = msgspec.json.decode(answer, type=_Begun | _Failed | _Refused)
     except NOT_READABLE as error:  # nothing, or cut: it was killed
         raise LaunchError("the launcher of the job ended before it reported the start", retryable=True) from error
+    if isinstance(result, _Refused):
+        raise SpecError(result.problems, result.source)
     if isinstance(result, _Failed):
         raise LaunchError(result.message, retryable=result.retryable)
     return result.status
@@ -129,7 +134,7 @@ class _ReadyPipe:
     def __init__(self, pipe: int) -> None:
         self._pipe = pipe
 
-    def send(self, answer: _Begun | _Failed) -> None:
+    def send(self, answer: _Begun | _Failed | _Refused) -> None:
         if self._pipe >= 0:
             pipe, self._pipe = self._pipe, -1
             with open(pipe, "wb") as file, contextlib.suppress(BrokenPipeError):  # noqa: PTH123
@@ -154,6 +159,8 @@ def _stay(run: Callable[[], object], ready_pipe: _ReadyPipe) -> NoReturn:
             os.dup2(nowhere, standard)
         pipeline_lock.at_end(lambda: os.kill(os.getpid(), signal.SIGTERM))
         run()
+    except SpecError as error:
+        ready_pipe.send(_Refused(error.problems, error.source))
     except LaunchError as error:
         ready_pipe.send(_Failed(str(error), error.retryable))
     except BaseException as error:  # noqa: BLE001  whatever failed, this process must not continue as the step

@@ -76,6 +76,7 @@ def launch(
     base_dir: pathlib.Path,
     observers: Sequence[Observer] = (),
     tensorboard_url: str = "",
+    warnings: Sequence[str] | None = None,
 ) -> Status:
     """Run one attempt of a job to its end, complete its records, and return its final status.
 
@@ -88,6 +89,7 @@ def launch(
         base_dir: Folder that relative paths of the job start from.
         observers: Called with every change of the status and every log line.
         tensorboard_url: Recorded with the outputs; empty = none.
+        warnings: What `system.warnings` returned for the job, if the caller has it; None = it is called here.
 
     Raises:
         SpecError: The job cannot run on this system. Nothing was created.
@@ -97,15 +99,22 @@ def launch(
     if problems := _bad_settings():
         raise LaunchError("; ".join(problems), retryable=False)
     places = system.places(job, identity, base_dir)
-    first = first_status(job, identity, system, places, tensorboard_url)
+    first = first_status(job, identity, system, places, tensorboard_url, warnings=warnings)
     before = EarlierFiles.of(first, job)
     return _followed(job, first, system, lambda: system.start(job, identity, places), observers, before=before)
 
 
-def begin(job: TrainingJob, identity: Identity, system: System, *, base_dir: pathlib.Path) -> Status:
+def begin(
+    job: TrainingJob,
+    identity: Identity,
+    system: System,
+    *,
+    base_dir: pathlib.Path,
+    warnings: Sequence[str] | None = None,
+) -> Status:
     """Create a job, or adopt it, and return its first status without following it. Writes no records on this machine.
 
-    Only for systems whose jobs outlive their launcher. A signal withdraws the job, as in `launch`.
+    Only for systems whose jobs outlive their launcher. A signal withdraws the job, and `warnings` are as in `launch`.
 
     Raises:
         SpecError: The job cannot run on this system. Nothing was created.
@@ -113,7 +122,7 @@ def begin(job: TrainingJob, identity: Identity, system: System, *, base_dir: pat
     """
     _check(job, system)
     places = system.places(job, identity, base_dir)
-    status = first_status(job, identity, system, places, "")
+    status = first_status(job, identity, system, places, "", warnings=warnings)
     stop = StopRequests(system, AttemptFolder.of(identity))
     with on_termination(stop.request, stop.signals):
         try:
@@ -253,9 +262,15 @@ def _created() -> Iterator[None]:
 
 
 def first_status(
-    job: TrainingJob, identity: Identity, system: System, places: OutputPaths, tensorboard_url: str
+    job: TrainingJob,
+    identity: Identity,
+    system: System,
+    places: OutputPaths,
+    tensorboard_url: str,
+    *,
+    warnings: Sequence[str] | None = None,
 ) -> Status:
-    """Return the status of a job that is about to be created."""
+    """Return the status of a job that is about to be created; `warnings` as in `launch`."""
     role, index = job.decisive_replica
     return Status(
         identity=identity,
@@ -272,7 +287,7 @@ def first_status(
         model=places.model if places.kept else "",
         tensorboard_url=tensorboard_url,
         replicas=[ReplicaStatus(role=name, index=i) for name, role in job.roles.items() for i in range(role.replicas)],
-        warnings=system.warnings(job),
+        warnings=system.warnings(job) if warnings is None else [*warnings],
         base_dir=str(places.base_dir),
     )
 

@@ -148,7 +148,7 @@ def _checked(name: str, place: Place, run: str, job: JobInput) -> ExitCode:
     """Run the job on one system, print the result, and return its code."""
     began = time.monotonic()
     try:
-        status: Status = launch_plan(make_plan(job, name, place, run, name), _Quiet(), "")
+        status: Status = launch_plan(make_plan(job, name, place, run, name), [_Quiet()])
     except (SpecError, LaunchError, CommandError) as error:
         unknown = error.retryable if isinstance(error, LaunchError) else _no_answer(error)
         print(f"{name}: {'not known' if unknown else 'fails'}: {error}", flush=True)

@@ -13,7 +13,7 @@ import msgspec
 import typer
 
 from tfsteps.api.job_input import read_file
-from tfsteps.api.plan import Plan, choose, make_plan
+from tfsteps.api.plan import Plan, choose, launch_plan, make_plan
 from tfsteps.backends.base import Section
 from tfsteps.backends.find import Selection
 from tfsteps.backends.open import located, open_backend
@@ -25,7 +25,6 @@ from tfsteps.console.errors import CommandError
 from tfsteps.console.outputs import REPLICA_COLUMNS, headline, print_table, replica_row, results, verdict
 from tfsteps.console.text import clean, duration
 from tfsteps.launcher.failure import exit_code
-from tfsteps.launcher.lifecycle import launch
 from tfsteps.launcher.printer import Printer
 from tfsteps.masking import masked_words
 from tfsteps.runs.events import ReplicaState, State
@@ -164,10 +163,10 @@ def launch_held(plan: Plan, programs: dict[RoleName, str], place: Place) -> None
     """
     printer = Printer()
     printer.say(f"run {plan.identity.run}")
-    for warning in plan.system.warnings(plan.job):
+    for warning in plan.warnings:
         printer.say(f"warning: {warning}")
     shells = Shells(printer, programs, place, code=plan.job.code is not None)
-    status = launch(plan.job, plan.identity, plan.system, base_dir=plan.base_dir, observers=[printer, shells])
+    status = launch_plan(plan, [printer, shells])
     printer.say(verdict(status))
     raise typer.Exit(exit_code(status))
 

@@ -28,7 +28,15 @@ def _train(task: StepTask) -> StepResult:
         known = system.warnings(job)
         job_step.warn(printer, known)
         base_dir, url = pathlib.Path.cwd(), job_step.tensorboard_url()
-        status = launch(job, request.identity, system, base_dir=base_dir, observers=[printer], tensorboard_url=url)
+        status = launch(
+            job,
+            request.identity,
+            system,
+            base_dir=base_dir,
+            observers=[printer],
+            tensorboard_url=url,
+            warnings=known,
+        )
     ignore_termination()
     job_step.warn(printer, status.warnings, known)
     return job_step.end(task, job, system, status)
