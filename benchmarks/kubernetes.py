@@ -297,8 +297,8 @@ def _rss(pid: int) -> int:
     return int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def _until(condition: Callable[[], bool], site: Site, task: str, seconds: float = 120.0) -> None:
-    end = time.monotonic() + seconds
+def _until(condition: Callable[[], bool], site: Site, task: str) -> None:
+    end = time.monotonic() + 120
     while not condition():
         if time.monotonic() > end:
             raise SystemExit(f"{task} does not go on: {site.log(task)}")

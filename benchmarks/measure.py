@@ -84,9 +84,9 @@ def median_difference(pairs: list[tuple[float, float]]) -> float:
     return statistics.median(ours - bare for ours, bare in pairs)
 
 
-def times_slower(runs: int = 9) -> float:
+def times_slower() -> float:
     """Return how many times as long as on the machine where goals were set a process of Python takes here."""
-    return statistics.median(child_cpu(PARSER) for _ in range(runs)) / PARSER_SECONDS
+    return statistics.median(child_cpu(PARSER) for _ in range(9)) / PARSER_SECONDS
 
 
 def child_cpu(command: Sequence[str], environment: Mapping[str, str] | None = None) -> float:

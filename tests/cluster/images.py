@@ -168,7 +168,7 @@ def provide_own(name: str, dockerfile: Path, context: Path) -> str:
     return reference
 
 
-def build_image(reference: str, folder: Path, dockerfile: Path | None = None) -> None:
+def build_image(reference: str, folder: Path, dockerfile: Path | None) -> None:
     """Build a Dockerfile with podman, on this machine's network and certificates, and load it into the node."""
     with _locked(PYTHON):
         _python_base()
@@ -187,7 +187,7 @@ def build_image(reference: str, folder: Path, dockerfile: Path | None = None) ->
     load_image(reference)
 
 
-def provide_image(reference: str, folder: Path, dockerfile: Path | None = None) -> None:
+def provide_image(reference: str, folder: Path, dockerfile: Path) -> None:
     """Build an image unless the node has it; of processes that ask at once, one builds and the others wait."""
     with _locked(reference):
         if not on_node(reference):

@@ -23,6 +23,7 @@ from tfsteps.systems.base import LaunchError
 from tfsteps.systems.capabilities import Level
 from tfsteps.systems.features import FEATURES
 from tfsteps.systems.kubernetes.job_kind import RenderedJob, create
+from tfsteps.systems.roles import EXAMPLE
 
 HAS = {Level.NATIVE, Level.DONE}
 
@@ -83,7 +84,7 @@ def test_is_accepted_or_refused(system, feature, environments):
     if features.level(system.name, feature) is not Level.REFUSED:
         item, *dependents = json.loads(msgspec.json.encode(where.plan(job, features.IDENTITY, features.PLACES)))
         if too_old := lacking(environment, job, item):
-            launcher = environment.launch({**features.BASE, **FEATURES[feature].job}, task=feature)
+            launcher = environment.launch({**EXAMPLE, **FEATURES[feature].job}, task=feature)
             assert launcher.wait() == 2
             assert too_old in launcher.text()
         for dependent in dependents:
@@ -91,7 +92,7 @@ def test_is_accepted_or_refused(system, feature, environments):
             environment.api.create(resource, environment.namespace, dependent, dry_run=True)
         return
     if FEATURES[feature].job:
-        launcher = environment.launch({**features.BASE, **FEATURES[feature].job}, task=feature)
+        launcher = environment.launch({**EXAMPLE, **FEATURES[feature].job}, task=feature)
         assert launcher.wait() == 2
         assert all(problem.wrong in launcher.text() for problem in where.spec_problems(job))
         until(environment.gone)

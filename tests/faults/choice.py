@@ -30,9 +30,9 @@ def chosen(root: pathlib.Path = ROOT) -> set[str]:
     return set(CASES) if files is None else covering() | at_risk(files)
 
 
-def covering(cases: Iterable[Case] = CASES.values()) -> set[str]:
+def covering() -> set[str]:
     """Return the names of a few cases, in which each fault and each step of each table of the page occurs."""
-    cases, names, steps = list(cases), set(), Counter[str]()
+    cases, names, steps = list(CASES.values()), set(), Counter[str]()
     missing = {part for case in cases for part in parts(case)}
     while missing:
         # The case that adds most; of those, one of the step that has the fewest; of those, the first.

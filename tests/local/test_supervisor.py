@@ -297,17 +297,17 @@ def test_no_progress_sees_more_than_whole_lines(code):
 RUN = """
 import pathlib, sys
 from tests.support.jobs import run_job
-sys.exit(0 if run_job(sys.argv[1], run=sys.argv[2]).status.state == "succeeded" else 1)
+sys.exit(0 if run_job(sys.argv[1], run="other").status.state == "succeeded" else 1)
 """
 
 
 @contextlib.contextmanager
-def supervisor(text, run="other"):
+def supervisor(text):
     """Run a job in another process; yield it and its attempt once its state is `running`, or was."""
     root = pathlib.Path(__file__).parents[2]
     name = text.split("name: ")[1].split()[0]
-    attempt = AttemptFolder.of(Identity(run=run, task=name))
-    with subprocess.Popen([sys.executable, "-c", RUN, text, run], cwd=root) as process:
+    attempt = AttemptFolder.of(Identity(run="other", task=name))
+    with subprocess.Popen([sys.executable, "-c", RUN, text], cwd=root) as process:
         try:
             until(lambda: (attempt.folder / "status.json").exists() and attempt.status().started)
             yield process, attempt

@@ -12,12 +12,6 @@ from tfsteps.systems import registry
 from tfsteps.systems.features import FEATURES
 from tfsteps.systems.roles import example_job
 
-BASE = {
-    "name": "mnist",
-    "image": "registry.acme.org/vision/mnist:1",
-    "command": ["python", "train.py"],
-    "roles": {"worker": {}},
-}
 IDENTITY = Identity(run="0b7c1a52-7d1e-4a0f-9d52-6a1f4f0f7b11", task="train", attempt=2, pipeline="mnist pipeline")
 PLACES = OutputPaths(output="/data/out", model="/data/out/model", logs="/data/out/logs", base_dir=pathlib.Path("/job"))
 CELLS = [(system, feature) for system in registry.NAMES for feature in FEATURES]
@@ -29,7 +23,7 @@ def level(system, feature):
 
 def job_of(system, feature):
     """Return the job that asks for a feature; code is packed."""
-    job = example_job(system, feature, BASE)
+    job = example_job(system, feature)
     if job.code_source is None:
         return job
     with tempfile.TemporaryDirectory() as folder:

@@ -129,11 +129,11 @@ def started(system, **fields):
 
 
 @contextlib.contextmanager
-def stopped_once(platform, action, system, times=1):
-    """Stop the launcher as soon as something was asked for so often."""
+def stopped_once(platform, action, system):
+    """Stop the launcher as soon as something was asked for."""
 
     def stop():
-        while platform.paths.count(action) < times:
+        while action not in platform.paths:
             time.sleep(0.01)
         system.give_up()
 

@@ -48,9 +48,6 @@ NODES = [
 ]
 
 
-PACKED_LIST = base64.b64encode(gzip.compress(b"[1]")).decode()
-
-
 def workflow(uid="run", **status):
     status = {"phase": "Running", "startedAt": at(0), **status}
     return {"metadata": {"name": "nightly-x7k2p", "namespace": "ml", "uid": uid}, "status": status}

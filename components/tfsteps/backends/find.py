@@ -207,14 +207,13 @@ def match_run(text: str, known: Sequence[KnownRun], where: str, options: str = "
     raise CommandError(f"run {text!r} is unknown; {listed}; `tfsteps runs{options}` lists all")
 
 
-def match_id(text: str, known: Sequence[KnownRun], where: str, options: str = "") -> str:
+def match_id(text: str, known: Sequence[KnownRun], where: str) -> str:
     """Return the id of the run whose id is `text` or begins with it; of `latest`, the newest. For removals.
 
     Args:
         text: What the user typed.
         known: The runs, as for `match_run`.
         where: The place they were looked for, for messages.
-        options: The options of that place, with a space before each.
 
     Raises:
         CommandError: No id matches, or more than one; a name is refused with the id that it means.
@@ -222,10 +221,10 @@ def match_id(text: str, known: Sequence[KnownRun], where: str, options: str = ""
     ids = list(dict.fromkeys(run.id for run in known))
     matches = [run for run in ids if text and run.startswith(text)]
     if text in ids or (text == LATEST and ids) or len(matches) == 1:
-        return match_run(text, [KnownRun(run) for run in ids], where, options)
+        return match_run(text, [KnownRun(run) for run in ids], where)
     if matches:
         raise CommandError(f"run {text!r} is ambiguous: {_some(matches)}; write more of the id")
-    newest = match_run(text, known, where, options)  # raises if it is no name either
+    newest = match_run(text, known, where)  # raises if it is no name either
     raise CommandError(f"{text!r} is a name, and what it means may change: write the id, such as {newest}")
 
 

@@ -162,13 +162,13 @@ class AttemptMetrics(NamedTuple):
     notes: dict[str, str]
 
 
-def collect_metrics(curves: EventCurves, tags: Mapping[str, str], origin: EventOrigin | None = None) -> AttemptMetrics:
+def collect_metrics(curves: EventCurves, tags: Mapping[str, str], origin: EventOrigin) -> AttemptMetrics:
     """Return the last value of each requested metric: the one written last, by TensorBoard's rule.
 
     Args:
         curves: What the event files hold.
         tags: Tag by name of the metric: `<run>/<tag>`, or the tag alone if only one run has it.
-        origin: Which attempt wrote which file; None = they are not told apart.
+        origin: Which attempt wrote which file.
     """
     if not curves.curves and curves.denied:
         return no_metrics(tags, f"this user may not read {curves.denied}")
@@ -214,13 +214,13 @@ def _matches(tag: str, curves: Iterable[EventCurve]) -> list[EventCurve]:
     return matches[:1] if [curve.run for curve in matches] == _KERAS else matches
 
 
-def _doubts(curve: EventCurve, file: int, curves: EventCurves, origin: EventOrigin | None) -> Iterable[str]:
+def _doubts(curve: EventCurve, file: int, curves: EventCurves, origin: EventOrigin) -> Iterable[str]:
     """Yield what is not known of the last value of a curve, which the file at place `file` has."""
     if trouble := curves.trouble(curve.run, after=file):
         yield f"a later value may be missing, because {'; '.join(trouble)}"
     if rivals := curves.rivals(curve):
         yield f"{rivals[0]} and {rivals[1]} were written at the same time, and both have values of `{curve.name}`"
-    if origin and (attempt := origin.attempt_of(curves.files[file].path)) != origin.attempt:
+    if (attempt := origin.attempt_of(curves.files[file].path)) != origin.attempt:
         who = "another job, or an attempt that is not known," if attempt == UNKNOWN_ATTEMPT else f"attempt {attempt}"
         yield f"{who} wrote it, and attempt {origin.attempt} wrote none"
     if origin and (created := origin.doubted(path := curves.files[file].path)) is not None:
@@ -228,7 +228,7 @@ def _doubts(curve: EventCurve, file: int, curves: EventCurves, origin: EventOrig
         yield f"an earlier job of the same name may have written it: {path.shown} {times}"
 
 
-def _why(tag: str, matches: Sequence[EventCurve], curves: EventCurves, origin: EventOrigin | None) -> str:
+def _why(tag: str, matches: Sequence[EventCurve], curves: EventCurves, origin: EventOrigin) -> str:
     if len(matches) == 1:
         curve, last = matches[0], matches[0].last
         if last is None or not curve.exact:
@@ -251,13 +251,11 @@ def _absent(tag: str, curves: EventCurves) -> str:
     return f"there is no `{tag}`, but {_listed(f'`{name}`' for name in nearest)}"
 
 
-def _unread(curves: EventCurves, origin: EventOrigin | None) -> str:
+def _unread(curves: EventCurves, origin: EventOrigin) -> str:
     """Return which files may have the missing values; empty = none."""
     trouble = list(dict.fromkeys(text for file in curves.files for text in curves.trouble(file.path.run)))
     trouble += [f"this user may not read {curves.denied}"] if curves.denied else []
     text = f"; {_listed(trouble)}" if trouble else ""
-    if not (curves.left_out and origin):
-        return text
     older = [file for file in curves.left_out if origin.predates(file)]
     other = [file for file in curves.left_out if not origin.predates(file)]
     if older:

@@ -159,7 +159,7 @@ class Recorder:
             raise LaunchError(message, retryable=True) from self._unsaved
 
 
-def change_state(status: Status, event: JobChanged, started: float | None = None) -> None:
+def change_state(status: Status, event: JobChanged, started: float | None) -> None:
     """Put a job's new state into its status.
 
     Args:

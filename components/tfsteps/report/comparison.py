@@ -16,6 +16,7 @@ from tfsteps.runs.status import Status
 from tfsteps.runs.store import AttemptFolder
 
 _FEWEST = 2
+_IN_TABLE = 48  # characters of an input
 
 
 class Compared(msgspec.Struct, frozen=True):
@@ -123,12 +124,12 @@ def input_rows(runs: Sequence[Compared], longest: int) -> list[Row]:
     return [Row(path, _cut(_texts(values), longest)) for path, values in differences(runs).items()]
 
 
-def table_rows(runs: Sequence[Compared], longest: int = 48) -> list[Row]:
-    """Return facts, metrics and the inputs that differ, for a table; inputs are cut to `longest` characters."""
+def table_rows(runs: Sequence[Compared]) -> list[Row]:
+    """Return facts, metrics and the inputs that differ, for a table; long inputs are cut."""
     return [
         *facts(runs),
         *(Row(f"metric {row.name}", row.values) for row in metrics(runs)),
-        *(Row(f"input {row.name}", row.values) for row in input_rows(runs, longest)),
+        *(Row(f"input {row.name}", row.values) for row in input_rows(runs, _IN_TABLE)),
     ]
 
 

@@ -61,7 +61,7 @@ def contains(run: str, path: str) -> bool:
     return any(pathlib.Path(path).is_relative_to(folder) for folder in _folders(run))
 
 
-def check_unused(run: str, *, demos: bool = False) -> None:
+def check_unused(run: str, *, demos: bool) -> None:
     """Raise InUseError if a launcher or the local pipeline engine uses the run, or may use it on another machine.
 
     Unless `demos`, also if it is a demo. OSError if a file cannot be read.

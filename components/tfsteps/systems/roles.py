@@ -1,6 +1,6 @@
 """What Kubernetes must allow the launchers of a job system: the rules of their Role, from the system's own kinds."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tfsteps import spec
@@ -10,15 +10,20 @@ from tfsteps.systems.capabilities import Level
 from tfsteps.systems.features import FEATURES
 from tfsteps.systems.kubernetes.permissions import OPT_IN, Permission, needed, optional
 
-_JOB = {"name": "example", "image": "example:1", "command": ["true"], "roles": {"worker": {}}}
+EXAMPLE = {
+    "name": "mnist",
+    "image": "registry.acme.org/vision/mnist:1",
+    "command": ["python", "train.py"],
+    "roles": {"worker": {}},
+}
 
 
-def example_job(system: str, feature: str | None, base: Mapping[str, Any] = _JOB) -> TrainingJob:
-    """Return the job `base` with the fields, and the options of the system, that ask for a feature; None = for none."""
+def example_job(system: str, feature: str | None) -> TrainingJob:
+    """Return `EXAMPLE` with the fields, and the options of the system, that ask for a feature; None = for none."""
     fields = {} if feature is None else dict(FEATURES[feature].job)
     if feature == "created_suspended" and registry.capabilities_of(system)[feature].level is not Level.REFUSED:
         fields["systems"] = {system: {"suspend": True}}
-    return spec.from_plain({**base, **fields}, "example", registry.options())
+    return spec.from_plain({**EXAMPLE, **fields}, "example", registry.options())
 
 
 def permissions(system: str, opt_in: Iterable[str] = ()) -> Iterator[Permission]:

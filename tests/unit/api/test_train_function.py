@@ -28,7 +28,6 @@ from tfsteps.engines.kfp import lint
 from tfsteps.runs import code_archive
 
 RATES = {"slow": 0.1, "fast": (1.0)}
-UNITS = (1, 2)
 OBJECT = object()
 
 

@@ -151,11 +151,9 @@ def test_equal_lines_that_share_a_time_are_found_again_in_a_rotated_log_or_said_
         assert dropped, "a log that is whole is read exactly"
 
 
-def nanoseconds(count, step=10**6):
-    return [
-        (at, stamp(f"{at // 10**9}.{at % 10**9:09d}") + b" line %d\n" % i)
-        for i, at in enumerate(range(1_795_000_000 * 10**9, 1_795_000_000 * 10**9 + count * step, step))
-    ]
+def nanoseconds(count):
+    times = [1_795_000_000 * 10**9 + i * 10**6 for i in range(count)]
+    return [(at, stamp(f"{at // 10**9}.{at % 10**9:09d}") + b" line %d\n" % i) for i, at in enumerate(times)]
 
 
 def test_a_rotated_log_that_still_has_the_last_line_goes_on_behind_it():

@@ -8,6 +8,7 @@ from tests.support.event_writer import ScalarWriter
 from tfsteps.launcher import event_summary
 from tfsteps.tensorboard import event_curves
 from tfsteps.tensorboard.event_curves import EventCurves
+from tfsteps.tensorboard.event_files import EventOrigin
 
 CURVES = {
     ("train", "loss"): [(1, 0.5), (2, 0.25)],
@@ -21,8 +22,9 @@ CURVES = {
 }
 
 
-def collect(folder, tags, origin=None):
+def collect(folder, tags):
     """Return the values, and the notes of all metrics."""
+    origin = EventOrigin(attempt=0, before={})
     found = event_summary.collect_metrics(EventCurves.read(folder, origin), tags, origin)
     return found.values, [*found.notes.values()]
 

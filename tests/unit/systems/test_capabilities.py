@@ -11,13 +11,14 @@ from tfsteps.systems.base import OnCluster
 from tfsteps.systems.capabilities import Level, refused, unused
 from tfsteps.systems.features import FEATURES, FieldUses, Use
 from tfsteps.systems.kubernetes.job_cluster import JobCluster
+from tfsteps.systems.roles import EXAMPLE
 
 BY_DEFAULT = {"worker", "restart_never", "success_chief"}  # a job with nothing but a worker asks for these
 EXAMPLES = [name for name, feature in FEATURES.items() if feature.job]
 
 
 def job(**more):
-    return spec.from_plain({**features.BASE, **more}, "test", registry.options())
+    return spec.from_plain({**EXAMPLE, **more}, "test", registry.options())
 
 
 def found(uses, **more):

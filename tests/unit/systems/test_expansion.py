@@ -9,12 +9,13 @@ from tests.support import features
 from tfsteps import spec
 from tfsteps.systems import registry
 from tfsteps.systems.expansion import escaped, expand_program, expanded
+from tfsteps.systems.roles import EXAMPLE
 
 VARIABLES = {"A": "1", "EMPTY": "", "B.C": "2"}
 
 
 def job(**fields):
-    return spec.from_plain({**features.BASE, **fields}, "test", registry.options())
+    return spec.from_plain({**EXAMPLE, **fields}, "test", registry.options())
 
 
 @pytest.mark.parametrize(

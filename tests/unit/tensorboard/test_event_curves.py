@@ -137,7 +137,10 @@ def points(folder, *values, tag="loss", name="", start=0):
     return writer.path
 
 
-def collected(folder, origin=None, tag="loss"):
+NEW = EventOrigin(attempt=0, before={})  # all files are of this attempt
+
+
+def collected(folder, origin=NEW, tag="loss"):
     values, notes = event_summary.collect_metrics(EventCurves.read(folder, origin), {"m": tag}, origin)
     return values.get("m"), notes.get("m", "")
 

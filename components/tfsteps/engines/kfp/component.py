@@ -21,14 +21,14 @@ _PASSTHROUGHS = (
 )
 
 
-def container_spec(module: str, image: str = IMAGE) -> dsl.ContainerSpec:
+def container_spec(module: str) -> dsl.ContainerSpec:
     """Return the container that runs `python -m <module>` with all inputs and outputs in one argument.
 
     Any other argument breaks on some back end: Concat and embedded placeholders are not resolved, and an input that the
     caller leaves out fails the task.
     """
     return dsl.ContainerSpec(
-        image=image,
+        image=IMAGE,
         command=["python", "-m", module],
         args=[ARGUMENT, dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER],
     )

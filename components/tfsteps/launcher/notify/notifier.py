@@ -105,7 +105,7 @@ def event_of(before: State | None, state: State, reason: str) -> str:
             return "resumed" if before is State.SUSPENDED else ""
 
 
-def webhook_problems(job: TrainingJob, environment: Mapping[str, str] = os.environ) -> list[Problem]:
+def webhook_problems(job: TrainingJob) -> list[Problem]:
     """Return the problems of the URLs of a job's webhooks; a variable that is not set is none. Shows no URL."""
     if not job.notify:
         return []
@@ -114,7 +114,7 @@ def webhook_problems(job: TrainingJob, environment: Mapping[str, str] = os.envir
     result = []
     for i, webhook in enumerate(job.notify):
         try:
-            notification.from_environment(webhook.url.env, environment)
+            notification.from_environment(webhook.url.env)
         except notification.UrlError as error:
             result.append(
                 Problem(

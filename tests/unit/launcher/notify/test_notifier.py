@@ -149,17 +149,19 @@ def test_what_cannot_be_sent_is_a_warning_and_no_error(monkeypatch):
         (f"https://host/{'secret' * 500}", "is longer than 2048"),
     ],
 )
-def test_a_wrong_url_is_a_problem_that_does_not_show_it(text, wrong):
-    (problem,) = webhook_problems(job("[{}]"), {"TFSTEPS_WEBHOOK_URL": text})
+def test_a_wrong_url_is_a_problem_that_does_not_show_it(text, wrong, monkeypatch):
+    monkeypatch.setenv("TFSTEPS_WEBHOOK_URL", text)
+    (problem,) = webhook_problems(job("[{}]"))
     assert wrong in str(problem)
     assert str(problem).startswith("notify[0].url.env: the URL in TFSTEPS_WEBHOOK_URL ")
     assert not any(word in str(problem) for word in ("secret", "password", "sec ret"))
-    (warning,) = Notifier(job("[{}]"), {"TFSTEPS_WEBHOOK_URL": text}).warnings  # of a job that exists
+    (warning,) = Notifier(job("[{}]")).warnings  # of a job that exists
     assert wrong in warning
 
 
-def test_the_newline_at_the_end_of_a_secrets_file_does_not_matter():
-    assert webhook_problems(job("[{}]"), {"TFSTEPS_WEBHOOK_URL": "https://host/path\n"}) == []
+def test_the_newline_at_the_end_of_a_secrets_file_does_not_matter(monkeypatch):
+    monkeypatch.setenv("TFSTEPS_WEBHOOK_URL", "https://host/path\n")
+    assert webhook_problems(job("[{}]")) == []
 
 
 def test_a_failure_without_the_lines_of_its_log():

@@ -12,6 +12,7 @@ from tfsteps import spec
 from tfsteps.engines.local.runner import PipelineError, run
 from tfsteps.image import IMAGE
 from tfsteps.systems import registry
+from tfsteps.systems.roles import EXAMPLE
 
 PAGE = pathlib.Path(__file__).parents[4] / "docs/guides/local.md"
 ROW = re.compile(r"^\| (.+?) \| ", re.MULTILINE)
@@ -19,7 +20,7 @@ ROW = re.compile(r"^\| (.+?) \| ", re.MULTILINE)
 
 def plan(system="local", **fields):
     """Return what is started for a job with a worker; `image` is left out by None."""
-    plain = {name: value for name, value in {**features.BASE, **fields}.items() if value is not None}
+    plain = {name: value for name, value in {**EXAMPLE, **fields}.items() if value is not None}
     job = spec.from_plain(plain, "test", registry.options())
     where = registry.get(system)
     return where.plan(job, features.IDENTITY, features.PLACES), where.warnings(job), where.spec_problems(job)
@@ -116,7 +117,7 @@ def unused(_):
 
 def output(_):
     job = spec.from_plain(
-        {**features.BASE, "output_dir": "/data/{run_id}", "volumes": [{"pvc": "data", "mount": "/data"}]},
+        {**EXAMPLE, "output_dir": "/data/{run_id}", "volumes": [{"pvc": "data", "mount": "/data"}]},
         "test",
         registry.options(),
     )
