@@ -1,5 +1,7 @@
 """Rules that each new module must follow, or be listed here with the reason why it need not."""
 
+import ast
+import collections
 import pathlib
 import re
 
@@ -54,3 +56,21 @@ def test_each_program_with_threads_ends_before_openssl_frees_its_memory():
     programs = {module: block for module, block in blocks.items() if block and "starter/" not in module}
     assert len(programs) > 10
     assert {name for name, block in programs.items() if "streams.flush_and_exit(" not in block} == WITHOUT_TLS
+
+
+def test_no_method_repeats_the_docstring_of_its_protocol():
+    places = collections.defaultdict(list)  # by name and docstring
+    of_protocols = set()
+    for module, text in MODULES.items():
+        for item in (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ClassDef)):
+            documented = {
+                (method.name, docstring)
+                for method in item.body
+                if isinstance(method, ast.FunctionDef) and (docstring := ast.get_docstring(method))
+            }
+            for key in documented:
+                places[key].append(f"{module}: {item.name}.{key[0]}")
+            if any(ast.unparse(base).startswith("Protocol") for base in item.bases):
+                of_protocols |= documented
+    assert len(of_protocols) > 50
+    assert [places[key] for key in sorted(of_protocols) if len(places[key]) > 1] == []

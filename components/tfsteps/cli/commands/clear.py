@@ -99,7 +99,8 @@ def clear_scope(
         if not lines:
             print(f"{scope}: nothing to clear {there.where}")
         else:
-            print("\n".join([f"{scope}: {'would be' if dry_run else 'to be'} removed", *_indented(lines)]))
+            heading = f"{scope}: {'would be' if dry_run else 'to be'} removed"
+            print(heading, *(line.strip() for line in lines), sep="\n  ")
         for warning in there.warnings():
             warn(warning)
         if dry_run or not lines:
@@ -162,11 +163,9 @@ class Contents(NamedTuple):
         return " or ".join([*(f"with{place.options}" for place in self.places), f"in {store.home()}"])
 
     def lines(self) -> list[str]:
-        """Return a line for each thing that is removed; empty = there is nothing."""
         return [*_launchers(self.jobs), *(line for part in self.parts for line in part.lines()), *_records(self.scope)]
 
     def warnings(self) -> list[str]:
-        """Return why something may come back or remain."""
         run, task, _ = self.scope
         pipeline = task and store.pipeline_folder(run).exists()
         left = [f"left: the files of the pipeline in {store.pipeline_folder(run)}"] if pipeline else []
@@ -180,7 +179,8 @@ class Contents(NamedTuple):
                 removal.check_pipeline(run)
             except removal.InUseError as used:
                 raise CommandError(f"{used}; nothing was removed") from used
-        _stop([job for job in self.jobs if not job.alive.no])
+        if running := [job for job in self.jobs if not job.alive.no]:
+            LocalBackend().stop(running, now=False)  # through their launchers, and wait until these have ended
         if errors := [error for part in self.parts for error in part.clear()]:
             raise CommandError("; ".join([*errors, "the rest was removed; fix the cause and retry"]), ExitCode.PLATFORM)
         rm.fail([error] if (error := rm.remove(run, task)) else [])
@@ -229,13 +229,3 @@ def _records(scope: Scope) -> list[str]:
     statuses = [status for status in records.statuses if task in ("", status.identity.task)]
     notes = rm.notes(msgspec.structs.replace(records, statuses=statuses))
     return [f"records on this machine: {attempts}, {format_bytes(extent.size)}", *notes]
-
-
-def _indented(lines: Sequence[str]) -> list[str]:
-    return [f"  {line.strip()}" for line in lines]
-
-
-def _stop(jobs: Sequence[LocalAttempt]) -> None:
-    """Stop jobs through their launchers, and wait until these have ended."""
-    if jobs:
-        LocalBackend().stop(jobs, now=False)

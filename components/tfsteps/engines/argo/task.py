@@ -103,7 +103,6 @@ class ArgoTask:
         return {}
 
     def artifact(self, name: str) -> File | None:
-        """Return an input artifact; None if it was not given."""
         path = self._folder / "inputs" / name
         return File(path) if path.exists() else None
 

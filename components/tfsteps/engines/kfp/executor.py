@@ -38,7 +38,6 @@ class ExecutorArtifact(msgspec.Struct, kw_only=True, rename="camel"):
 
     @property
     def path(self) -> pathlib.Path:
-        """Path at which the step reads or writes it; it need not exist."""
         scheme = {"gs": "gcs"}
         return pathlib.Path(
             self.custom_path or _MOUNTS.sub(lambda match: f"/{scheme.get(match[1], match[1])}/", self.uri)
@@ -108,11 +107,9 @@ class ExecutorInput(msgspec.Struct):
         return partial_job(self.parameters.get("task_config"))
 
     def artifact(self, name: str) -> ExecutorArtifact | None:
-        """Return an input artifact; None if it is not set."""
         return self.inputs.artifacts.get(name, _Artifacts()).first
 
     def output(self, name: str) -> ExecutorArtifact | None:
-        """Return an output artifact; None if the task does not declare it."""
         return self.outputs.artifacts.get(name, _Artifacts()).first
 
     def make_folders(self) -> None:

@@ -191,7 +191,6 @@ class HaiJob:
         return self._tracker.final is not None
 
     def leave(self, client: Api, since: float) -> Leave:
-        """Return whether the task goes on without this launcher, whose pod got SIGTERM `since` seconds ago."""
         assert self._host
         if since:  # not in the signal handler
             self._host.retry_read(client)
@@ -204,7 +203,6 @@ class HaiJob:
         self._tracker.stopping = Verdict(State.CANCELLED, "Stopped")
 
     def send_stop(self, client: Client) -> None:
-        """Ask the platform to stop the task. ApiError if it denies that, or does not answer."""
         if PAUSED in labels(self._task or {}):  # it is stopped already, and must not be resumed
             client.tag(self.uid, PAUSED, on=False)
         client.stop_once(self.uid)

@@ -269,7 +269,6 @@ class HaiSystem:
         return rules.spec_problems(job)
 
     def warnings(self, job: TrainingJob) -> list[str]:
-        """Return a sentence for each field of `job` that has no effect on HAI."""
         return rules.warnings(job)
 
     def places(self, job: TrainingJob, identity: Identity, base_dir: pathlib.Path) -> OutputPaths:

@@ -152,7 +152,6 @@ class TensorFlowTrainingJob(BaseJobKind):
         }
 
     def selector(self, name: str) -> str:
-        """Return the label selector of the pods of the job called `name`."""
         return f"{_JOB}={name}"
 
     def replica(self, meta: Mapping[str, Any], replicas: Sequence[ReplicaName]) -> ReplicaName | None:
@@ -179,7 +178,6 @@ class TensorFlowTrainingJob(BaseJobKind):
                 )
 
     def tensorboard_link(self, item: Mapping[str, Any]) -> TensorBoardLink | None:
-        """Return the TensorBoard that the platform runs for a job; None = it has none, or not yet."""
         return tensorboard_of(item)
 
     # --- pause

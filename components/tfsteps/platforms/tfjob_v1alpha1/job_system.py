@@ -46,7 +46,6 @@ class TfJobSystem:
         return self._systems[options_of(job, self.name, TfJobOptions).api]
 
     def with_settings(self, job: TrainingJob, options: Options) -> TrainingJob:
-        """Return the job with the platform's settings."""
         return self._of(job).with_settings(job, options)
 
     def attempt(self, run: str, task: str) -> int:

@@ -129,7 +129,6 @@ class TfJob(BaseJobKind):
         return {name: specs[name] for name in ROLES if name in specs}
 
     def selector(self, name: str) -> str:
-        """Return the label selector of the pods of the job called `name`."""
         return f"{OWN}={name}"
 
     def replica(self, meta: Mapping[str, Any], replicas: Sequence[ReplicaName]) -> ReplicaName | None:

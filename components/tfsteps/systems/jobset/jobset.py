@@ -113,7 +113,6 @@ class JobSet(BaseJobKind):
         return {name: RoleSpec(specs[name]["parallelism"], specs[name]["template"]) for name in ROLES if name in specs}
 
     def selector(self, name: str) -> str:
-        """Return the label selector of the pods of the job called `name`."""
         return f"{_OWN}={name}"
 
     def replica(self, meta: Mapping[str, Any], _replicas: Sequence[ReplicaName]) -> ReplicaName | None:

@@ -121,7 +121,6 @@ class TFJob(BaseJobKind):
         }
 
     def selector(self, name: str) -> str:
-        """Return the label selector of the pods of the job called `name`."""
         return f"{_LABEL}job-name={name}"
 
     def replica(self, meta: Mapping[str, Any], _replicas: Sequence[ReplicaName]) -> ReplicaName | None:

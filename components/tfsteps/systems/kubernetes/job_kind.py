@@ -209,7 +209,7 @@ class JobKind(Protocol):
         """Return why `job` cannot be an object of this kind."""
 
     def warnings(self, job: TrainingJob) -> list[str]:
-        """Return a sentence for each field of `job` that has no effect in this kind."""
+        """Return a sentence for each field of `job` that has no effect, or another one, in this kind."""
 
     def render(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> RenderedJob:
         """Return the objects to create for `job`, in the newest version of their API."""
@@ -277,7 +277,6 @@ class BaseJobKind:
     between: Sequence[Between] = ()
 
     def spec_problems(self, job: TrainingJob) -> list[Problem]:
-        """Return why `job` cannot be an object of this kind."""
         return [
             *pod_template.spec_problems(job),
             *capabilities.spec_problems(job, self.capabilities),
@@ -285,7 +284,6 @@ class BaseJobKind:
         ]
 
     def warnings(self, job: TrainingJob) -> list[str]:
-        """Return a sentence for each thing in `job` that has no effect, or another one, in an object of this kind."""
         return [*capabilities.warnings(job, self.capabilities), *self.differences(job)]
 
     def rules(self, _job: TrainingJob) -> Iterable[Problem]:

@@ -112,7 +112,6 @@ class TrainJob(BaseJobKind):
         return RenderedJob(manifest)
 
     def explain_rejection(self, item: Mapping[str, Any], refusal: str) -> str:
-        """Return the cause of a `refusal` by the API server, and what to do; empty = the refusal is clear."""
         if unknown := overrides.unknown_fields(refusal):
             names = ", ".join(overrides.FIELDS if overrides.FIELDS[-1] in unknown else unknown)
             return f"its Kubeflow Trainer does not know {names}: upgrade Trainer, {overrides.RUNTIME}"

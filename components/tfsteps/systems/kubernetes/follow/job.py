@@ -166,7 +166,6 @@ class KubernetesJob:
         return self._tracker.final is not None
 
     def leave(self, client: Api, since: float) -> Leave:
-        """Return whether the job goes on without this launcher, whose pod got SIGTERM `since` seconds ago."""
         assert self._host
         if since:  # not in the signal handler
             self._host.retry_read(client)

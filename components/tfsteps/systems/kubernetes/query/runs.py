@@ -53,7 +53,6 @@ class ClusterJob(msgspec.Struct, frozen=True):
 
     @property
     def demo(self) -> Mark | None:
-        """The mark of a demo; None = it is none."""
         return mark_of(self.item)
 
     @property
