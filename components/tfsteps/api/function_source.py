@@ -311,7 +311,7 @@ class _Reader:
         names = dict.fromkeys([text for text in own_names if isinstance(text, str)] + [name])
         own = {"__main__", self.function.__module__}
         first = getattr(value, "__module__", None)
-        others = sorted(sys.modules, key=lambda module: (any(map(_is_private, module.split("."))), len(module), module))
+        others = sorted(sys.modules, key=lambda module: ("._" in f".{module}", len(module), module))  # public first
         for module in [first, *others]:
             if not isinstance(module, str) or module in own:
                 continue
@@ -368,10 +368,6 @@ class _WithoutAnnotations(ast.NodeTransformer):
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
         value = node.value and self.visit(node.value)
         return ast.Assign([node.target], value or ast.Constant(None), lineno=node.lineno)
-
-
-def _is_private(name: str) -> bool:
-    return name.startswith("_")
 
 
 def _local_file(name: str) -> str:

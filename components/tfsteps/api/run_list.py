@@ -9,17 +9,21 @@ import msgspec
 
 from tfsteps.backends.base import RunBackend
 from tfsteps.backends.find import Job
-from tfsteps.backends.left_jobs import refreshed
+from tfsteps.backends.open import open_platform
+from tfsteps.backends.place import on_of
 from tfsteps.backends.records import record_of
 from tfsteps.console.errors import CommandError
+from tfsteps.console.messages import warn
 from tfsteps.console.text import clean, duration, iso
 from tfsteps.runs.demo import Mark
 from tfsteps.runs.events import State
 from tfsteps.runs.identity import Identity, label_value
+from tfsteps.runs.location import Location
 from tfsteps.runs.pipeline_record import PipelineRecord
-from tfsteps.runs.status import CLOCK_SECONDS, Status
+from tfsteps.runs.status import CLOCK_SECONDS, Status, may_continue
 from tfsteps.spec.rules import LABEL_KEY, LABEL_VALUE
 from tfsteps.spec.units import parse_duration
+from tfsteps.systems import registry
 
 _CREATED, _DURATION, _TASK = "created", "duration", "task"
 _COLUMNS = (
@@ -37,6 +41,7 @@ _COLUMNS = (
     "DURATION",
 )
 _LATEST = dt.datetime(9999, 12, 31, tzinfo=dt.UTC).timestamp()
+_UNKNOWN = Status(identity=Identity(run="", task=""), job="", system="", state=State.UNKNOWN)
 SPARE = ("SYSTEM", "ATTEMPT", "DURATION", "PIPELINE", "WORKFLOW")
 """Columns that a narrow terminal leaves out, in this order."""
 
@@ -137,8 +142,42 @@ def entries(backend: RunBackend[Any], run: str | None, labels: Mapping[str, str]
         found = [*map(Entry.of, jobs), *map(Entry.of_pipeline, pipelines)]
     if not here:
         return found
-    statuses = refreshed([entry.status for entry in found])
+    statuses = _refreshed([entry.status for entry in found])
     return [msgspec.structs.replace(entry, status=now) for entry, now in zip(found, statuses, strict=True)]
+
+
+def _refreshed(statuses: Sequence[Status]) -> list[Status]:
+    """Return recorded statuses with the states that platforms report now of the jobs that launchers left there.
+
+    If a platform does not answer, or its address is not set, these states are unknown, and a warning says why. A job
+    that the platform does not have keeps its recorded state.
+    """
+    left: dict[str, list[Status]] = {}
+    for status in statuses:
+        if may_continue(status) and (on := on_of(status.location)) not in (Location.LOCAL, Location.KUBERNETES):
+            left.setdefault(on, []).append(status)
+    current: dict[str, Status] = {}
+    for name, recorded in left.items():
+        current |= _states_on_platform(name, recorded)
+    return [_with_state(status, current) for status in statuses]
+
+
+def _states_on_platform(name: str, left: Sequence[Status]) -> dict[str, Status]:
+    """Return the statuses that a platform reports of some jobs, by their uids; unknown ones if it does not answer."""
+    try:
+        with open_platform(name) as backend:
+            reported = [job.status for run in {status.identity.run for status in left} for job in backend.jobs(run)]
+    except CommandError as error:
+        warn(f"the states of {len(left)} jobs on {registry.platform(name).title} are not known: {error}")
+        return {status.uid: _UNKNOWN for status in left}
+    uids = {status.uid for status in left}
+    return {status.uid: status for status in reported if status.uid in uids}
+
+
+def _with_state(status: Status, current: Mapping[str, Status]) -> Status:
+    """Return a status with the state of the same job in `current`, if it is there."""
+    now = current.get(status.uid, status)
+    return msgspec.structs.replace(status, state=now.state, reason=now.reason, message=now.message, ended=now.ended)
 
 
 def parse_states(texts: Iterable[str]) -> frozenset[State]:

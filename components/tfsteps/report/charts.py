@@ -45,7 +45,7 @@ def data(charts: Sequence[Chart]) -> list[dict[str, object]]:
             {
                 "run": printable(_run(c.run)),
                 "steps": [p.step for p in c.points],
-                "values": [_short(p.value) for p in c.points],
+                "values": [float(f"{p.value:.7g}") for p in c.points],  # the precision of a 32-bit float
             }
             for c in chart.curves
         ]
@@ -162,11 +162,6 @@ def colour(run: str, runs: Sequence[str]) -> str:
 
 def _run(run: str) -> str:
     return "all" if run == "." else run
-
-
-def _short(value: float) -> float:
-    """Return `value` rounded to seven digits, the precision of a 32-bit float."""
-    return float(f"{value:.7g}")
 
 
 def label(value: float, digits: int = 4) -> str:

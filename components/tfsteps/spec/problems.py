@@ -104,10 +104,7 @@ class SpecError(Exception):
         """Keep `problems`; the message lists them all, one a line."""
         self.problems = problems
         self.source = source
-        super().__init__("\n".join(self._lines()))
-
-    def _lines(self) -> list[str]:
-        return [self._line(problem) for problem in self.problems]
+        super().__init__("\n".join(map(self._line, problems)))
 
     def _line(self, problem: Problem) -> str:
         source, text = problem.source or self.source, str(problem)

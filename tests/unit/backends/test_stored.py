@@ -10,7 +10,7 @@ from tests.unit.cli.commands.test_runs import links
 from tests.unit.cli.jobs_on_cluster import kubeconfig, pod_of, tfjob
 from tests.unit.runs.test_record_store import attempt_of, opened, put
 from tests.wire.scripted import Answer, refusal
-from tfsteps.cli import run_page
+from tfsteps.cli.commands import runs
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.runs.events import State
 from tfsteps.runs.location import Location
@@ -61,7 +61,7 @@ def test_a_page_leads_to_copies_of_reports(address, tmp_path, monkeypatch):
     found = links(page)
     assert set(found) == {"good", "bad", "on"}
     assert all((page.parent / file).read_text() == "<html>" for file in found.values())
-    monkeypatch.setattr(run_page, "REPORTS", 1)
+    monkeypatch.setattr(runs, "REPORTS", 1)
     monkeypatch.setenv("TFSTEPS_HOME", str(tmp_path / "another"))
     said("runs", "--from", address, "--html", page, "--sort", "task")
     assert len(links(page)) == 1

@@ -1,17 +1,20 @@
 """`tfsteps runs`: the list of runs, and what commands about one run share."""
 
+import os
 import pathlib
 import time
-from collections.abc import Sequence
-from typing import Annotated
+import urllib.parse
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any
 
 import typer
 from msgspec.structs import replace
 
 from tfsteps.api import run_list
+from tfsteps.backends.base import RunBackend
 from tfsteps.backends.open import open_backend
 from tfsteps.backends.place import Place
-from tfsteps.cli.pages import open_page
+from tfsteps.cli.pages import open_page, write_page
 from tfsteps.cli.place_options import AllNamespaces, Context, From, ListOn, Namespace
 from tfsteps.cli.run_options import OutputOption
 from tfsteps.console.errors import CommandError
@@ -24,7 +27,11 @@ from tfsteps.console.outputs import (
 from tfsteps.console.text import clean
 from tfsteps.runs import store
 from tfsteps.runs.events import State
+from tfsteps.runs.inputs import flatten, read_inputs
 from tfsteps.runs.location import Location
+
+REPORTS = 200
+"""So many reports are copied to this machine, if those of the runs are stored elsewhere."""
 
 _States = Annotated[
     list[str] | None,
@@ -120,9 +127,7 @@ def runs(
         run_list.check_sort(sort, entries, metrics)
         chosen = run_list.ordered([entry for entry in entries if selects.matches(entry)], sort, now)[:limit]
         if page:
-            from tfsteps.cli import run_page  # noqa: PLC0415  only pages need it
-
-            run_page.write(page, backend, chosen, metrics, now)
+            _write_list(page, backend, chosen, metrics, now)
     if page and open_browser:
         open_page(page)
     if output is OutputFormat.JSON:
@@ -146,3 +151,55 @@ def _warn_of_unknown(metrics: Sequence[str], entries: Sequence[run_list.Entry]) 
     for name in metrics:
         if entries and name not in known:
             warn(f"none of these runs has a metric {name!r}; they have {', '.join(map(clean, known)) or 'no metrics'}")
+
+
+# --- the page
+
+
+def _write_list(
+    file: pathlib.Path, backend: RunBackend[Any], entries: Sequence[run_list.Entry], metrics: Sequence[str], now: float
+) -> None:
+    """Write a page of the entries, in their order. CommandError if that fails.
+
+    Args:
+        file: The page; links to reports are relative to its folder.
+        backend: Where the entries are from.
+        entries: What is listed; of more than `runs_page.MOST` the first.
+        metrics: Names of the metrics that have a column; empty = those that most runs have.
+        now: The current time, in seconds since the epoch.
+    """
+    from tfsteps.report import runs_page  # noqa: PLC0415  only pages need it
+
+    jobs = [entry.job for entry in entries[: runs_page.MOST] if entry.job]
+    reports = dict(zip(map(id, jobs), backend.reports(jobs, REPORTS), strict=True))
+    folder = file.absolute().parent
+    listed = [
+        runs_page.ListedRun(
+            status=entry.status,
+            is_job=entry.is_job,
+            seconds=entry.seconds(now),
+            workflow=entry.workflow,
+            report=_address(reports.get(id(entry.job)) if entry.job else _of_pipeline(entry), folder),
+            options=dict(_options(backend.recorded(entry.job))) if entry.job else {},
+        )
+        for entry in entries
+    ]
+    notes = []
+    if any(not run.report and run.status.state.terminal for run in listed):
+        notes.append("A run without a link has no report on this machine; `tfsteps report RUN` writes or copies it.")
+    write_page(file, runs_page.page(listed, metrics, now, backend.where.removeprefix("in "), notes))
+
+
+def _of_pipeline(entry: run_list.Entry) -> pathlib.Path | None:
+    report = store.run_report(entry.status.identity.run)
+    return report if report.exists() else None
+
+
+def _address(report: pathlib.Path | None, folder: pathlib.Path) -> str:
+    return urllib.parse.quote(os.path.relpath(report.absolute(), folder)) if report else ""
+
+
+def _options(recorded: bytes) -> Iterator[tuple[str, Any]]:
+    """Yield the options of a job's command lines by name: `args --lr`."""
+    job: Mapping[str, Any] = read_inputs(recorded) or {}
+    return ((path, value) for path, value in flatten(job) if " -" in path)

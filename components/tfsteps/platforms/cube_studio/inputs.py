@@ -59,10 +59,6 @@ def _environment(text: str) -> _Fields:
     return {"env": {name.strip(): value for name, _, value in (line.partition("=") for line in lines)}}
 
 
-def _job(text: str) -> _Fields:
-    return {"spec": _mapping(text)}
-
-
 def _mapping(text: str) -> dict[str, Any]:
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
@@ -84,7 +80,7 @@ ARGUMENTS: Mapping[str, Callable[[str], _Fields]] = {
     "--num_ps": _count("ps"),
     "--num_evaluator": _count("evaluator"),
     "--env": _environment,
-    "--job": _job,
+    "--job": lambda text: {"spec": _mapping(text)},
     "--system": lambda text: {"system": text},
 }
 """The arguments, each with what reads its text into inputs of the `train` step; `working_dir` is a field of the job."""
