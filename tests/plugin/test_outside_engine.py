@@ -14,6 +14,7 @@ from tests.plugin.outside import COMMAND, environment, installed, tfsteps
 from tests.support.processes import started
 from tests.support.waiting import until
 from tests.unit.cli.jobs_on_cluster import write_kubeconfig
+from tests.unit.imports.test_read import TFJOB
 from tests.wire.scripted import Answer, refusal, serve
 from tfsteps.runs import store
 from tfsteps.runs.events import State
@@ -206,3 +207,12 @@ def test_a_package_that_is_wrong_is_named(tmp_path, old, new, wrong):
     assert printed.startswith("error: entry point 'toy' in tfsteps.engines of package toy-engine 1.0 (")
     assert wrong in printed
     assert printed.endswith("Correct or uninstall that package\n")
+
+
+def test_an_imported_job_is_written_as_its_pipeline(install_dir, tmp_path):
+    (tmp_path / "tfjob.yaml").write_text(TFJOB)
+    code, printed = tfsteps(install_dir, tmp_path, "import", "tfjob.yaml", "--as", "toy", "-o", "toy.yaml")
+    assert code == 0, printed
+    assert (tmp_path / "toy.yaml").read_text().startswith("# TFJob flat (kubeflow.org/v1), imported by tfsteps\n")
+    code, printed = tfsteps(install_dir, tmp_path, "lint", "toy.yaml")
+    assert (code, printed) == (0, "toy.yaml: flat for toy is fine\n")

@@ -1,7 +1,7 @@
 """The declaration of a pipeline engine by a package; docs/contribute/engine.md shows an example."""
 
 import importlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +34,19 @@ class StepCommand(msgspec.Struct, frozen=True, kw_only=True):
     task: Callable[[Sequence[str]], StepTask]
 
 
+class ImportWriter(msgspec.Struct, frozen=True, kw_only=True):
+    """How an engine's pipeline is written for a job that was imported.
+
+    Attributes:
+        write: Given the job as plain data of a job file and the name of its job system, which is empty for none in
+            particular, returns a pipeline with one step `train`. Lines that begin with `#` are written before it.
+        suffix: End of the file's name: `.py` = a program; other texts can follow one another as YAML documents.
+    """
+
+    write: Callable[[Mapping[str, Any], str], str]
+    suffix: str
+
+
 class EnginePlugin(msgspec.Struct, frozen=True, kw_only=True):
     """One engine. Functions import what is expensive when they are called: the launchers' pods load plugins, too.
 
@@ -54,6 +67,7 @@ class EnginePlugin(msgspec.Struct, frozen=True, kw_only=True):
         schedules: Yields the schedules of a place, for `tfsteps schedules`; None = they cannot be listed.
         keep_schedules: Makes one pass over the schedules whose rules the janitor keeps; None = it has none. See
             `tfsteps.engines.schedules.KeepSchedules`.
+        import_writer: Writes a pipeline with one job, for `tfsteps import --as`; None = it cannot.
         rerun: Runs the recorded pipeline of an earlier run again and returns the exit code; None = it cannot.
         general: What it recognizes may be of another engine, which is asked first: so are Workflows.
         runs: Names of other engines whose compiled pipelines it runs.
@@ -75,6 +89,7 @@ class EnginePlugin(msgspec.Struct, frozen=True, kw_only=True):
     fire_times: "Callable[[Submission, float], Iterator[int]] | None" = None
     schedules: "OpenSchedules | None" = None
     keep_schedules: "KeepSchedules | None" = None
+    import_writer: ImportWriter | None = None
     rerun: "Callable[[Rerun], int] | None" = None
     general: bool = False
     runs: Collection[str] = ()

@@ -221,13 +221,15 @@ class ImportedPipeline(msgspec.Struct, frozen=True):
 
     Attributes:
         name: Its name.
-        source: What it was, for messages: `pipeline mnist of cube-studio`.
-        text: The compiled pipeline: a Workflow as YAML.
+        source: What it was, for messages: `pipeline mnist of PLATFORM`.
+        engine: Name of the engine that it is for.
+        text: The compiled pipeline.
         notes: Sentences about what it does not have, each with the reason.
     """
 
     name: str
     source: str
+    engine: str
     text: str
     notes: list[str]
 

@@ -1,20 +1,15 @@
 """Writes an imported job as the text of a job file, or as a pipeline of one step for an engine. Pure."""
 
-import json
-import pprint
-import textwrap
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import yaml
 
+from tfsteps.engines.plugin import ImportWriter
 from tfsteps.imports.draft import Imported
 from tfsteps.spec import dotted, yaml_text
 from tfsteps.text.terminal import escaped
 
 _WIDTH = 120
-
-_PROGRAM_WIDTH = 100
 
 
 class _Dumper(yaml.SafeDumper):
@@ -55,51 +50,7 @@ def job_file(job: Imported) -> str:
     return "\n".join(written) + "\n"
 
 
-def kfp_program(job: Imported) -> str:
-    """Return a program of Kubeflow Pipelines with one step `train`."""
-    name = str(job.job["name"])
-    system = f', system="{job.system}"' if job.system else ""
-    return (
-        f"{_comments(job)}\nfrom kfp import dsl\nfrom tfsteps.kfp import train\n\n"
-        f"JOB = {pprint.pformat(job.job, sort_dicts=False, width=_PROGRAM_WIDTH)}\n\n\n"
-        f'@dsl.pipeline(name="{name}")\n'
-        "def pipeline() -> None:\n"
-        f"    train(spec=JOB{system})\n"
-    )
-
-
-def argo_workflow(job: Imported) -> str:
-    """Return a Workflow of Argo with one step `train`."""
-    name = job.job["name"]
-    system = f"\n          - {{name: system, value: {job.system}}}" if job.system else ""
-    text = textwrap.indent(json.dumps(job.job, indent=2, ensure_ascii=False), " " * 14)
-    return f"""{_comments(job)}apiVersion: argoproj.io/v1alpha1
-kind: Workflow
-metadata: {{generateName: {name}-}}
-spec:
-  entrypoint: main
-  serviceAccountName: argo-workflow
-  templates:
-  - name: main
-    dag:
-      tasks:
-      - name: {name}
-        templateRef: {{name: tfsteps, template: train}}
-        arguments:
-          parameters:{system}
-          - name: spec
-            value: |
-{text}
-"""
-
-
-def _comments(job: Imported) -> str:
+def pipeline(job: Imported, writer: ImportWriter) -> str:
+    """Return the text of a pipeline with one step `train`, with what was decided as comments at its start."""
     lines = [f"{job.source}, imported by tfsteps", *(f"{dotted(path)}: {why}" for path, why in job.comments.items())]
-    return "".join(f"# {one_line(line)}\n" for line in lines)
-
-
-WRITERS: Mapping[str, tuple[Callable[[Imported], str], str]] = {
-    "kfp": (kfp_program, ".py"),
-    "argo": (argo_workflow, ".yaml"),
-}
-"""The writer of an engine's pipeline, and the end of its file's name."""
+    return "".join(f"# {one_line(line)}\n" for line in lines) + writer.write(job.job, job.system)

@@ -1,6 +1,5 @@
 """`tfsteps import`: jobs of other systems' notations, from files or a cluster, as job files."""
 
-import enum
 import pathlib
 from collections.abc import Sequence
 from typing import Annotated
@@ -14,29 +13,23 @@ from tfsteps.cli.place_options import Context, Namespace
 from tfsteps.console.errors import CommandError
 from tfsteps.console.inputs import read_text
 from tfsteps.console.messages import say
-from tfsteps.engines.argo import lint
-from tfsteps.imports import read
+from tfsteps.engines import registry as engines
+from tfsteps.imports import read, write
 from tfsteps.imports.draft import Imported
 from tfsteps.imports.fields import NotUnderstoodError
 from tfsteps.imports.gang import group_names
 from tfsteps.imports.pod import job_name
 from tfsteps.imports.read import ImportedPipeline, read_pipelines
-from tfsteps.imports.write import WRITERS, job_file, one_line
+from tfsteps.imports.write import one_line
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.resource import Resource
 from tfsteps.runs.location import Location
 from tfsteps.systems import registry
 from tfsteps.systems.kubernetes.render.gang import POD_GROUPS
 
-
-class Target(enum.StrEnum):
-    """What an imported job is written as."""
-
-    JOB = "job"
-    KFP = "kfp"
-    ARGO = "argo"
-
-
+_JOB = "job"
+_WRITERS = {name: engine.import_writer for name, engine in engines.plugins().items() if engine.import_writer}
+_TARGETS = (_JOB, *_WRITERS)
 _FORBIDDEN = 403
 _NOT_FOUND = 404  # also of a kind that the cluster does not serve
 _LONGEST = 4 << 20  # bytes of a file: more is no manifest
@@ -57,8 +50,11 @@ def import_(
         typer.Option(metavar="LINE", help="In place of files: a command line of another launcher, such as hai-cli."),
     ] = "",
     as_: Annotated[
-        Target, typer.Option("--as", help="What to write: a job file, or a pipeline with one step.")
-    ] = Target.JOB,
+        str,
+        typer.Option(
+            "--as", metavar=f"<{'|'.join(_TARGETS)}>", help="What to write: a job file, or a pipeline with one step."
+        ),
+    ] = _JOB,
     output: Annotated[
         pathlib.Path | None,
         typer.Option(
@@ -79,6 +75,8 @@ def import_(
     Workflow. Fields without a counterpart are listed on standard error, each with the reason. Exits 2 if a job or
     pipeline is not understood, or what is written has to be corrected before it can run.
     """
+    if as_ not in _TARGETS:
+        raise CommandError(f"--as {as_} is unknown: use one of {', '.join(_TARGETS)}")
     if bool(files) == bool(command):
         raise CommandError("give manifests, or one --command LINE; `tfsteps import --help` shows both")
     if name and name != job_name(name):
@@ -90,24 +88,26 @@ def import_(
     count = len(jobs) + len(pipelines)
     if name and (pipelines or count > 1):
         raise CommandError(f"--name {name} is for one job, and there are {count} jobs and pipelines; leave it out")
-    if pipelines and as_ is not Target.JOB:
-        raise CommandError(f"--as {as_} is for jobs, and {pipelines[0].source} becomes an Argo Workflow; leave it out")
-    write, suffix = (job_file, ".yaml") if as_ is Target.JOB else WRITERS[as_]
-    if as_ is Target.KFP and output is None and count > 1:
+    if pipelines and as_ != _JOB:
+        raise CommandError(f"--as {as_} is for jobs, and {pipelines[0].source} becomes a pipeline; leave it out")
+    writer = _WRITERS.get(as_)
+    suffix = writer.suffix if writer else ".yaml"
+    if suffix == ".py" and output is None and count > 1:
         raise CommandError(
             f"{count} jobs become {count} programs, which standard output cannot hold; add --output FOLDER"
         )
     names = [*(str(job.job["name"]) for job in jobs), *(pipeline.name for pipeline in pipelines)]
     sources = [f"the job file of {job.source}" for job in jobs]
-    sources += [f"the Workflow of {pipeline.source}" for pipeline in pipelines]
-    texts = [*(write(job) for job in jobs), *(pipeline.text for pipeline in pipelines)]
+    sources += [f"{pipeline.source} for {engines.plugin(pipeline.engine).title}" for pipeline in pipelines]
+    texts = [write.pipeline(job, writer) if writer else write.job_file(job) for job in jobs]
+    texts += [pipeline.text for pipeline in pipelines]
     targets = _write(names, sources, texts, output, suffix)
     for pipeline, target in zip(pipelines, targets[len(jobs) :], strict=True):
         _check(pipeline, target)
     for job, target in zip(jobs, targets[: len(jobs)], strict=True):
         for note in job.notes:
             say(one_line(f"{job.source}: {note}"))
-        spec.parse(job_file(job), target, registry.options())
+        spec.parse(write.job_file(job), target, registry.options())
 
 
 def _of_files(
@@ -144,10 +144,11 @@ def _of_line(line: str, name: str) -> Imported:
 
 
 def _check(pipeline: ImportedPipeline, target: str) -> None:
-    """Print what a pipeline does not have. CommandError if Argo would refuse it."""
-    for note in [*pipeline.notes, *lint.missing_arguments(pipeline.text)]:
+    """Print what a pipeline does not have. CommandError if its engine would refuse it."""
+    authoring = engines.plugin(pipeline.engine).authoring()
+    for note in [*pipeline.notes, *authoring.missing_arguments(pipeline.text)]:
         say(one_line(f"{pipeline.source}: {note}"))
-    if problems := lint.lint_messages(pipeline.text):
+    if problems := authoring.lint_messages(pipeline.text):
         raise CommandError("\n".join(f"{target}: {problem}" for problem in problems))
 
 

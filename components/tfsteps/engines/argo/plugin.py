@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from tfsteps.engines.argo import ARGUMENT
-from tfsteps.engines.plugin import EnginePlugin, StepCommand, constant, deferred
+from tfsteps.engines.plugin import EnginePlugin, ImportWriter, StepCommand, constant, deferred
 
 
 def _recognizes(arguments: Sequence[str]) -> bool:
@@ -26,6 +26,7 @@ PLUGIN = EnginePlugin(
     fire_times=deferred("tfsteps.engines.argo.submit:fire_times"),
     schedules=deferred("tfsteps.engines.argo.schedules:open_schedules"),
     keep_schedules=deferred("tfsteps.engines.argo.rule_runs:keep_schedules"),
+    import_writer=ImportWriter(write=deferred("tfsteps.engines.argo.import_writer:workflow"), suffix=".yaml"),
     notation="manifests of Argo Workflows",
     definition="assign a hera.workflows.Workflow to a name",
     sdk="hera",

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from tfsteps.engines.kfp import ARGUMENT
-from tfsteps.engines.plugin import EnginePlugin, StepCommand, constant, deferred
+from tfsteps.engines.plugin import EnginePlugin, ImportWriter, StepCommand, constant, deferred
 
 
 def _recognizes(arguments: Sequence[str]) -> bool:
@@ -25,6 +25,7 @@ PLUGIN = EnginePlugin(
     submit=deferred("tfsteps.engines.kfp.submit:submit"),
     fire_times=deferred("tfsteps.engines.kfp.submit:fire_times"),
     schedules=deferred("tfsteps.engines.kfp.schedules:open_schedules"),
+    import_writer=ImportWriter(write=deferred("tfsteps.engines.kfp.import_writer:program"), suffix=".py"),
     notation="a pipeline of Kubeflow Pipelines",
     definition="decorate a function with @dsl.pipeline",
     sdk="kfp",

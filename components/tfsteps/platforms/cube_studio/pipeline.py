@@ -134,9 +134,8 @@ class _Reader:
         manifest = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "metadata": metadata, "spec": spec}
         text = yaml.safe_dump(manifest, sort_keys=False, allow_unicode=True, width=120)
         source = f"pipeline {self._name} of cube-studio"
-        return ImportedPipeline(
-            self._name, source, f"# {source}, imported by tfsteps\n{text}", [*self._notes, *self._variables.notes]
-        )
+        text = f"# {source}, imported by tfsteps\n{text}"
+        return ImportedPipeline(self._name, source, "argo", text, [*self._notes, *self._variables.notes])
 
     def _node(self, name: str, others: list[str], graph: Mapping[str, Any]) -> dict[str, Any]:
         """Return the node of a task, and add the template that it needs."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tfsteps.engines.plugin import EnginePlugin, StepCommand, constant, deferred
+from tfsteps.engines.plugin import EnginePlugin, ImportWriter, StepCommand, constant, deferred
 
 ARGUMENT = "--toy"
 """Precedes the file of a task on the command line of a step."""
@@ -19,6 +19,7 @@ PLUGIN = EnginePlugin(
     step=StepCommand(usage=f"{ARGUMENT} FILE", recognizes=recognizes, task=deferred("toy_engine.task:read")),
     authoring=constant("toy_engine.authoring:AUTHORING"),
     submit=deferred("toy_engine.submit:submit"),
+    import_writer=ImportWriter(write=deferred("toy_engine.import_writer:pipeline"), suffix=".yaml"),
     on_cluster=False,
     notation="a toy pipeline",
     definition="assign a toy_engine.pipeline.Pipeline to a name",

@@ -173,6 +173,10 @@ def test_a_workflow_of_argo(manifest, tmp_path):
     assert code == 0, out + err
 
 
+def test_what_no_engine_writes(manifest):
+    assert "--as airflow is unknown: use one of job, kfp, argo" in refused("import", manifest, "--as", "airflow")
+
+
 def test_a_command_line(manifest):
     code, out, _ = tfsteps("import", "--command", "hai-cli python train.py -- -n 2")
     assert code == 0
