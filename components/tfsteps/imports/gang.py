@@ -6,16 +6,14 @@ from typing import Any
 
 import msgspec
 
-from tfsteps.imports.draft import Imported, prune
-from tfsteps.imports.fields import Fields
 from tfsteps.spec import Gang, TrainingJob, dotted
 from tfsteps.spec.problems import shown
 from tfsteps.spec.units import write_duration
 from tfsteps.systems.kubernetes.render.gang import POD_GROUP_LABEL, POD_GROUPS
+from tfsteps.systems.manifest.draft import Imported, prune
+from tfsteps.systems.manifest.fields import Fields
 
-_POLICY = "kubeflow"  # the system whose options have the fields of a scheduling policy
-_SYSTEMS = ("kubeflow", "jobset")
-_NUMBERS = ("min_available", "schedule_timeout")
+_NUMBERS = ("min_available", "schedule_timeout")  # of a scheduling policy
 _AFTER = TrainingJob.__struct_fields__[TrainingJob.__struct_fields__.index("gang") + 1 :]  # written after it
 _VOLCANO = "volcano"
 _VOLCANO_GROUPS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
@@ -70,7 +68,7 @@ def with_gang(job: Imported, groups: Mapping[str, Fields]) -> Imported:
     scheduler = schedulers[0] if all(name == schedulers[0] for name in schedulers) else None
     names = [pod.get("metadata", {}).get("labels", {}).get(POD_GROUP_LABEL) for pod in pods]
     group = next((name for name in names if name is not None), None)
-    options = fields.get("systems", {}).get(_POLICY, {})
+    options = fields.get("systems", {}).get(job.system, {}) if job.reads_gangs else {}
     if any(key in pod.get("metadata", {}).get("annotations", {}) for pod in pods for key in _VOLCANO_GROUPS):
         notes.append("the pods' PodGroup of Volcano: `gang` has none of them; all runs of this job join this one")
     if group is not None:
@@ -83,19 +81,20 @@ def with_gang(job: Imported, groups: Mapping[str, Fields]) -> Imported:
             notes += [
                 f"schedulingPolicy: {name} = {value}: the PodGroup has the numbers" for name, value in policy.items()
             ]
-            _write(fields, scheduler, least, write_duration(seconds) if seconds else None)
+            _write(fields, job.system, scheduler, least, write_duration(seconds) if seconds else None)
         else:
             stays = f"label {POD_GROUP_LABEL} = {group} of the pods stays, so that all runs of this job join one group"
             notes.append(f"{stays}: {reason}")
     elif policy := {name: options[name] for name in _NUMBERS if name in options}:
         if scheduler in (None, _VOLCANO):
-            comments["systems", _POLICY, next(iter(policy))] = (
+            comments["systems", job.system, next(iter(policy))] = (
                 "for Volcano, whose groups `gang` does not have"
                 if scheduler
                 else "the scheduler is the operator's: if it is one of scheduler-plugins, write `gang` in place of this"
             )
         else:
-            _write(fields, scheduler, options.pop("min_available", None), options.pop("schedule_timeout", None))
+            least, timeout = (options.pop(name, None) for name in _NUMBERS)
+            _write(fields, job.system, scheduler, least, timeout)
     return msgspec.structs.replace(job, job=fields, comments=comments, notes=notes)
 
 
@@ -106,7 +105,7 @@ def _pods(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _why_none(job: Imported, group: Any, names: list[Any], scheduler: Any, groups: Mapping[str, Fields]) -> str:
     """Return why a group of the pods becomes no gang; empty = it does."""
-    if job.system not in _SYSTEMS:
+    if not job.reads_gangs:
         return "on this job system, import does not read gangs"
     if any(name != group for name in names):
         return "a `gang` is of all replicas, and not all roles are in this group"
@@ -119,7 +118,7 @@ def _why_none(job: Imported, group: Any, names: list[Any], scheduler: Any, group
     return ""
 
 
-def _write(fields: dict[str, Any], scheduler: Any, least: int | None, timeout: str | None) -> None:
+def _write(fields: dict[str, Any], system: str, scheduler: Any, least: int | None, timeout: str | None) -> None:
     """Set the gang, and take what it renders to out of the pods; remove options that have become empty."""
     gang = {
         "scheduler": scheduler if scheduler != Gang().scheduler else None,
@@ -134,5 +133,5 @@ def _write(fields: dict[str, Any], scheduler: Any, least: int | None, timeout: s
             prune(place)
     last = {name: fields.pop(name) for name in _AFTER if name in fields}
     fields |= {"gang": {key: value for key, value in gang.items() if value is not None}, **last}
-    if fields.get("systems", {}).get(_POLICY) == {}:
+    if fields.get("systems", {}).get(system) == {}:
         del fields["systems"]  # an imported job has options of one system

@@ -10,30 +10,20 @@ from typing import Any
 import msgspec
 
 from tfsteps import spec, yaml_reader
-from tfsteps.imports.draft import Imported
-from tfsteps.imports.fields import Fields, NotUnderstoodError
 from tfsteps.imports.gang import left_over, pod_groups, with_gang
 from tfsteps.imports.workflow import ResourceStep, is_workflow, other_templates, resource_steps, with_conditions
 from tfsteps.spec.parse import to_plain
 from tfsteps.spec.problems import shown
 from tfsteps.systems import registry
 from tfsteps.systems.kubernetes.cleanup.retention import JOB
+from tfsteps.systems.manifest.draft import Imported
+from tfsteps.systems.manifest.fields import Fields, NotUnderstoodError
 
 Reader = Callable[[Fields, str, str, str], Imported]
 """Returns the job of a manifest; then come its name in messages, the job's name (empty = its own), its apiVersion."""
 
 LineReader = Callable[[Sequence[str], str], Imported]
 """Returns the job of a command line, in words; then comes the job's name, empty = the line's own."""
-
-_READERS: Mapping[tuple[str, str], str] = {
-    **{
-        (f"kubeflow.org/{version}", "TFJob"): "tfsteps.imports.tfjob:read_tfjob"
-        for version in ("v1", "v1beta2", "v1beta1", "v1alpha2")
-    },
-    ("jobset.x-k8s.io/v1alpha2", "JobSet"): "tfsteps.imports.jobset:read_jobset",
-    ("trainer.kubeflow.org/v1alpha1", "TrainJob"): "tfsteps.imports.jobset:read_trainjob",
-}
-
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 
@@ -42,8 +32,8 @@ PIPELINE_READERS = ("tfsteps.platforms.cube_studio.pipeline:read_pipelines",)
 
 
 def _readers() -> Mapping[tuple[str, str], str]:
-    """Return the names of the readers by apiVersion and kind: those above, and those that plugins declare."""
-    return {**_READERS, **{key: name for plugin in registry.plugins().values() for key, name in plugin.readers.items()}}
+    """Return the names of the readers by apiVersion and kind."""
+    return {key: name for plugin in registry.plugins().values() for key, name in plugin.readers.items()}
 
 
 def _reader(document: Mapping[str, Any]) -> str:

@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 
 from tfsteps import yaml_reader
-from tfsteps.imports.draft import Imported
-from tfsteps.imports.fields import Fields, NotUnderstoodError
 from tfsteps.spec import dotted
 from tfsteps.spec.problems import shown
+from tfsteps.systems.manifest.draft import Imported
+from tfsteps.systems.manifest.fields import Fields, NotUnderstoodError
 
 _KINDS = ("Workflow", "WorkflowTemplate", "ClusterWorkflowTemplate", "CronWorkflow")
 _PLACEHOLDER = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")

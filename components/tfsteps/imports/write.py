@@ -5,8 +5,8 @@ from typing import Any
 import yaml
 
 from tfsteps.engines.plugin import ImportWriter
-from tfsteps.imports.draft import Imported
 from tfsteps.spec import dotted, yaml_text
+from tfsteps.systems.manifest.draft import Imported
 from tfsteps.text.terminal import escaped
 
 _WIDTH = 120

@@ -5,10 +5,10 @@ import pathlib
 import pytest
 
 from tfsteps import spec
-from tfsteps.imports.fields import NotUnderstoodError
 from tfsteps.imports.read import read_line, read_text
 from tfsteps.imports.write import job_file
 from tfsteps.systems import registry
+from tfsteps.systems.manifest.fields import NotUnderstoodError
 
 
 def test_a_task():

@@ -5,10 +5,10 @@ import yaml
 
 from tests.support.same_objects import rendered
 from tfsteps import spec
-from tfsteps.imports.fields import NotUnderstoodError
 from tfsteps.imports.read import read_text
 from tfsteps.imports.write import job_file
 from tfsteps.systems import registry
+from tfsteps.systems.manifest.fields import NotUnderstoodError
 
 TFJOB = """
 apiVersion: kubeflow.org/v1
@@ -519,6 +519,13 @@ def test_a_group_that_is_not_known_whole_stays_a_label(scheduler, beside, reason
     assert job.job["pod"]["metadata"]["labels"] == {LABEL: "all"}
     assert "gang" not in job.job
     assert any(note.startswith(f"label {LABEL} = all of the pods stays") and reason in note for note in job.notes)
+
+
+def test_the_group_of_a_job_system_whose_gangs_are_not_read_stays():
+    text = T9K.replace("template: {", f"template: {{metadata: {{labels: {{{LABEL}: all}}}}, ")
+    [job], _ = read_text(text + POD_GROUP)
+    assert "gang" not in job.job
+    assert any("on this job system, import does not read gangs" in note for note in job.notes), job.notes
 
 
 def test_a_pod_group_of_no_job_and_one_of_volcano():

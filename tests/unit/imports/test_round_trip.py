@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from tests.support.same_objects import normal, rendered
 from tests.unit.imports.manifests import kinds
-from tfsteps.imports.fields import NotUnderstoodError
 from tfsteps.imports.read import read_manifest
 from tfsteps.imports.write import job_file
+from tfsteps.systems.manifest.fields import NotUnderstoodError
 
 
 @pytest.mark.parametrize("kind", kinds)

@@ -15,10 +15,7 @@ from tfsteps.console.inputs import read_text
 from tfsteps.console.messages import say
 from tfsteps.engines import registry as engines
 from tfsteps.imports import read, write
-from tfsteps.imports.draft import Imported
-from tfsteps.imports.fields import NotUnderstoodError
 from tfsteps.imports.gang import group_names
-from tfsteps.imports.pod import job_name
 from tfsteps.imports.read import ImportedPipeline, read_pipelines
 from tfsteps.imports.write import one_line
 from tfsteps.kube.errors import ApiError
@@ -26,6 +23,9 @@ from tfsteps.kube.resource import Resource
 from tfsteps.runs.location import Location
 from tfsteps.systems import registry
 from tfsteps.systems.kubernetes.render.gang import POD_GROUPS
+from tfsteps.systems.manifest.draft import Imported
+from tfsteps.systems.manifest.fields import NotUnderstoodError
+from tfsteps.systems.manifest.pod import job_name
 
 _JOB = "job"
 _WRITERS = {name: engine.import_writer for name, engine in engines.plugins().items() if engine.import_writer}

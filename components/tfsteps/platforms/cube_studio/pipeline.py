@@ -14,7 +14,6 @@ import msgspec
 import yaml
 
 from tfsteps.engines.argo.launchers import NAME as TEMPLATES
-from tfsteps.imports.fields import Fields, NotUnderstoodError
 from tfsteps.imports.read import ImportedPipeline
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.platforms.cube_studio.inputs import job_fields, parse
@@ -25,6 +24,7 @@ from tfsteps.spec.problems import shown
 from tfsteps.spec.short_forms import expand_volume
 from tfsteps.spec.step_inputs import merged
 from tfsteps.systems.kubernetes.render.pod_template import pod_template
+from tfsteps.systems.manifest.fields import Fields, NotUnderstoodError
 
 _TRAINS = ("tfjob", "tfsteps")
 _CUSTOM = "自定义镜像"

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from tfsteps import yaml_reader
-from tfsteps.imports.draft import Draft, Imported
-from tfsteps.imports.fields import Fields, NotUnderstoodError
-from tfsteps.imports.pod import imported, job_name
 from tfsteps.platforms.hai.options import HaiOptions
 from tfsteps.platforms.hai.schema import AUTO, NAME, PLAN
 from tfsteps.spec.units import write_duration
+from tfsteps.systems.manifest.draft import Draft, Imported
+from tfsteps.systems.manifest.fields import Fields, NotUnderstoodError
+from tfsteps.systems.manifest.pod import imported, job_name
 
 _PRIORITY = 30  # of `hai-cli`
 _DEFAULT = "default"

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from tfsteps.imports.draft import NO_LIMIT, Draft, Imported
-from tfsteps.imports.fields import Fields, NotUnderstoodError
-from tfsteps.imports.pod import imported, read_metadata, read_pod, read_replicas, read_restart, restarting
 from tfsteps.spec import ROLES, RoleName
+from tfsteps.systems.manifest.draft import NO_LIMIT, Draft, Imported
+from tfsteps.systems.manifest.fields import Fields, NotUnderstoodError
+from tfsteps.systems.manifest.pod import imported, read_metadata, read_pod, read_replicas, read_restart, restarting
 
 SYSTEM = "t9k"
 _CLEAN_UP = {"none": "keep", "unfinished": "keep", "all": "delete_pods"}

@@ -1,9 +1,9 @@
 """Reads a TfJob, v1alpha1 of tensorflow.org and kubeflow.org. Pure."""
 
-from tfsteps.imports.draft import NO_LIMIT, Draft, Imported
-from tfsteps.imports.fields import Fields, NotUnderstoodError
-from tfsteps.imports.pod import imported, read_metadata, read_pod, read_replicas, read_restart, restarting
 from tfsteps.spec import RoleName
+from tfsteps.systems.manifest.draft import NO_LIMIT, Draft, Imported
+from tfsteps.systems.manifest.fields import Fields, NotUnderstoodError
+from tfsteps.systems.manifest.pod import imported, read_metadata, read_pod, read_replicas, read_restart, restarting
 
 SYSTEM = "tfjob-v1alpha1"
 _ROLES: dict[str, RoleName] = {"MASTER": "chief", "WORKER": "worker", "PS": "ps"}

@@ -60,4 +60,5 @@ PLUGIN = kubernetes_plugin(
     options=JobSetOptions,
     capabilities=CAPABILITIES,
     discovery_rank=30,
+    readers={("jobset.x-k8s.io/v1alpha2", "JobSet"): "tfsteps.systems.jobset.reader:read_jobset"},
 )

@@ -72,4 +72,8 @@ PLUGIN = kubernetes_plugin(
     options=KubeflowOptions,
     capabilities=CAPABILITIES,
     discovery_rank=10,
+    readers={
+        (f"kubeflow.org/{version}", "TFJob"): "tfsteps.systems.kubeflow.reader:read_tfjob"
+        for version in ("v1", "v1beta2", "v1beta1", "v1alpha2")
+    },
 )

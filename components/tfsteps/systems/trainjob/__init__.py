@@ -73,4 +73,5 @@ PLUGIN = kubernetes_plugin(
     options=TrainJobOptions,
     capabilities=CAPABILITIES,
     plan_note="The TrainJob is shown as Trainer 2.2 and newer take it; on 2.0 and 2.1 it is created with their fields.",
+    readers={("trainer.kubeflow.org/v1alpha1", "TrainJob"): "tfsteps.systems.trainjob.reader:read_trainjob"},
 )

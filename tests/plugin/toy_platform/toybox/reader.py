@@ -1,8 +1,8 @@
 """Reads a ToyJob for `tfsteps import`."""
 
-from tfsteps.imports.draft import Draft, Imported
-from tfsteps.imports.fields import Fields
-from tfsteps.imports.pod import imported, read_metadata
+from tfsteps.systems.manifest.draft import Draft, Imported
+from tfsteps.systems.manifest.fields import Fields
+from tfsteps.systems.manifest.pod import imported, read_metadata
 
 
 def read_toy(manifest: Fields, source: str, name: str, _api: str) -> Imported:

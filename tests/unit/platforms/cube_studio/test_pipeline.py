@@ -8,8 +8,8 @@ import yaml
 
 from tests.unit.cli.command import tfsteps
 from tfsteps.engines.argo import lint
-from tfsteps.imports.fields import NotUnderstoodError
 from tfsteps.imports.read import read_pipelines
+from tfsteps.systems.manifest.fields import NotUnderstoodError
 
 CUSTOM = "自定义镜像"
 PIPELINE = {

@@ -23,7 +23,6 @@ PLACES = OutputPaths(output="/d/r", model="/d/r/model", logs="/d/r/logs", base_d
 USERS, PLATFORMS = {"name": "own"}, {"name": "hub"}
 MAKERS = {  # each module that makes a pod, and why its pods have the pull secrets
     "engines/argo/step.py": "a fragment: Argo adds the pull secrets of the Workflow",
-    "imports/jobset.py": "reads a pod",
     "platforms/tfjob_v1alpha1/tfjob.py": "a template without a container",
     "schedule/cronjob.py": "tested here",
     "systems/kubernetes/cleanup/keeper.py": "its Job is suspended: it has no pod",
@@ -31,6 +30,7 @@ MAKERS = {  # each module that makes a pod, and why its pods have the pull secre
     "systems/kubernetes/follow/volume_reader.py": "runs the launcher's image: tests/wire/test_volume_reader.py",
     "systems/kubernetes/render/pod_template.py": "tested here",
     "systems/kubernetes/tensorboard/manifests.py": "tested here",
+    "systems/trainjob/reader.py": "reads a pod",
     "systems/trainjob/trainjob.py": "tested here; a runtime, whose pods a TrainJob overrides",
 }
 

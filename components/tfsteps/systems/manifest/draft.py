@@ -5,10 +5,10 @@ from typing import Any
 
 import msgspec
 
-from tfsteps.imports.fields import Fields
 from tfsteps.spec import Path, RoleName, TrainingJob, dotted
 from tfsteps.spec.problems import shown
 from tfsteps.spec.units import write_duration
+from tfsteps.systems.manifest.fields import Fields
 
 NO_LIMIT = 10_000
 """The largest backoff limit of a job file, for a job that has none."""
@@ -55,10 +55,12 @@ class Draft:
         roles: Those of its roles.
         comments: Sentences to write above a field, by its path.
         notes: Sentences about what the job file does not have.
+        reads_gangs: See `Imported`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, reads_gangs: bool = False) -> None:
         """Begin with nothing."""
+        self.reads_gangs = reads_gangs
         self.fields: dict[str, Any] = {}
         self.roles: dict[RoleName, dict[str, Any]] = {}
         self.comments: dict[Path, str] = {}
@@ -152,6 +154,8 @@ class Imported(msgspec.Struct, frozen=True):
         job: Its fields.
         comments: Sentences to write above a field, by its path.
         notes: Sentences about what the job file does not have.
+        reads_gangs: Whether a PodGroup of its pods may be its `gang`, or the options `min_available` and
+            `schedule_timeout` of its system; False = the job file leaves them as they are.
     """
 
     source: str
@@ -159,6 +163,7 @@ class Imported(msgspec.Struct, frozen=True):
     job: dict[str, Any]
     comments: Mapping[Path, str]
     notes: list[str]
+    reads_gangs: bool = False
 
 
 def _lift_pod_fields(job: dict[str, Any], roles: list[dict[str, Any]]) -> None:

@@ -1,13 +1,13 @@
-"""Reads a JobSet or a TrainJob whose replicas are TensorFlow's. Pure."""
+"""Reads a JobSet whose replicas are TensorFlow's. Pure."""
 
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 
-from tfsteps.imports.draft import NO_LIMIT, Draft, Imported
-from tfsteps.imports.fields import Fields, NotUnderstoodError
-from tfsteps.imports.pod import imported, read_metadata, read_pod, read_replicas, read_restart
 from tfsteps.spec import RoleName
 from tfsteps.spec.problems import shown
+from tfsteps.systems.manifest.draft import NO_LIMIT, Draft, Imported
+from tfsteps.systems.manifest.fields import Fields, NotUnderstoodError
+from tfsteps.systems.manifest.pod import imported, read_metadata, read_pod, read_replicas, read_restart
 
 SYSTEM = "jobset"
 _ROLES: dict[str, RoleName] = {
@@ -29,7 +29,7 @@ _FIRST = [{"succeededIndexes": "0"}]
 
 def read_jobset(manifest: Fields, source: str, name: str, _api: str) -> Imported:
     """Return the job of a JobSet. NotUnderstoodError if its replicated jobs are not roles of TensorFlow's."""
-    draft = Draft()
+    draft = Draft(reads_gangs=True)
     read_metadata(draft, manifest, name, kueue=True)
     jobs = {fields.take(str, "name") or "": fields for fields in manifest.each("spec", "replicatedJobs")}
     deadlines: list[int] = []
@@ -159,32 +159,3 @@ def _read_failure(draft: Draft, policy: Fields, jobs: AbstractSet[str]) -> None:
                 draft.note(f"backoffLimit of {name}: maxRestarts restarts all replicas together, and none alone")
     draft.fields["backoff_limit"] = min(restarts, NO_LIMIT)
     draft.option(SYSTEM, "restart_together", value=True)
-
-
-def read_trainjob(manifest: Fields, source: str, name: str, _api: str) -> Imported:
-    """Return the job of a TrainJob: its nodes are workers. NotUnderstoodError if it is none."""
-    draft = Draft()
-    read_metadata(draft, manifest, name, kueue=True)
-    runtime = manifest.take(str, "spec", "runtimeRef", "name") or ""
-    manifest.take(str, "spec", "runtimeRef", "kind")
-    manifest.take(str, "spec", "runtimeRef", "apiGroup")
-    draft.note(
-        f"spec.runtimeRef.name = {runtime!r}: what this runtime sets is not part of the TrainJob, and was not read; "
-        "tfsteps has runtimes of its own, which set TF_CONFIG"
-    )
-    trainer = manifest.inside("spec", "trainer")
-    count = Fields({"replicas": trainer.take(int, "numNodes") or 1})
-    read_replicas(draft, "worker", count)
-    container = {
-        "name": "node",
-        "resources": trainer.take(dict, "resourcesPerNode") or {},
-        **{field: trainer.take(str, field) for field in ("image",)},
-        **{field: trainer.take(list, field) for field in ("command", "args", "env")},
-    }
-    pod = Fields({"spec": {"containers": [{key: value for key, value in container.items() if value}]}})
-    draft.roles["worker"] |= {"restart": "never", **read_pod(draft, "worker", pod, container="")}
-    if "image" not in draft.roles["worker"] or "command" not in draft.roles["worker"]:
-        draft.note("image and command: a job file needs them where the runtime has set them")
-    draft.suspend("trainjob", manifest.take(bool, "spec", "suspend"))
-    draft.deadline(manifest.take(int, "spec", "activeDeadlineSeconds"))
-    return imported(draft, manifest, source, "trainjob")

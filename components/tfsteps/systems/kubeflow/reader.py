@@ -1,10 +1,10 @@
 """Reads a TFJob, kubeflow.org/v1 and the versions v1beta2, v1beta1 and v1alpha2 before it. Pure."""
 
-from tfsteps.imports.draft import NO_LIMIT, Draft, Imported
-from tfsteps.imports.fields import Fields, NotUnderstoodError
-from tfsteps.imports.pod import imported, read_metadata, read_pod, read_replicas, read_restart, restarting
 from tfsteps.spec import RoleName
 from tfsteps.spec.units import write_duration
+from tfsteps.systems.manifest.draft import NO_LIMIT, Draft, Imported
+from tfsteps.systems.manifest.fields import Fields, NotUnderstoodError
+from tfsteps.systems.manifest.pod import imported, read_metadata, read_pod, read_replicas, read_restart, restarting
 
 SYSTEM = "kubeflow"
 _TYPES: dict[str, RoleName] = {
@@ -24,7 +24,7 @@ def read_tfjob(manifest: Fields, source: str, name: str, api: str) -> Imported:
     Raises:
         NotUnderstoodError: It is no TFJob.
     """
-    draft = Draft()
+    draft = Draft(reads_gangs=True)
     read_metadata(draft, manifest, name, kueue=True)
     specs = manifest.inside("spec", "tfReplicaSpecs")
     for kind in manifest.names("spec", "tfReplicaSpecs"):

@@ -10,8 +10,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from tfsteps.imports.draft import Draft, Imported
-from tfsteps.imports.fields import Fields, NotUnderstoodError
 from tfsteps.spec import RoleName
 from tfsteps.spec.decode import Document, decode
 from tfsteps.spec.fields import EnvName
@@ -20,6 +18,8 @@ from tfsteps.spec.units import parse_bytes
 from tfsteps.systems.expansion import references
 from tfsteps.systems.kubernetes.preflight.references import QUEUE_LABEL
 from tfsteps.systems.kubernetes.render.pod_template import CONTAINER
+from tfsteps.systems.manifest.draft import Draft, Imported
+from tfsteps.systems.manifest.fields import Fields, NotUnderstoodError
 
 _OURS = re.compile(r"TF_CONFIG|TFSTEPS_.*")
 _RENDERED_VOLUME = re.compile(r"volume-[0-9]+|shared-memory")
@@ -113,7 +113,7 @@ def imported(
     read_strategy(draft)
     draft.report(manifest)
     job = draft.finished(bare)
-    return Imported(source, system, job, draft.comments, draft.notes)
+    return Imported(source, system, job, draft.comments, draft.notes, draft.reads_gangs)
 
 
 def read_pod(draft: Draft, name: RoleName, template: Fields, *, container: str = CONTAINER) -> dict[str, Any]:
