@@ -182,6 +182,17 @@ def test_its_manifests_are_imported(tfsteps, tmp_path):
     assert (code, "ToyJob, or an Argo Workflow" in printed) == (2, True), printed
 
 
+def test_its_pipelines_are_imported_and_its_retention_is_a_preset(tfsteps, tmp_path):
+    (tmp_path / "pipeline.json").write_text('{"name": "nightly", "toys": ["ball"]}')
+    code, printed = tfsteps("import", "pipeline.json", "-o", "nightly.yaml")
+    assert code == 0, printed
+    assert '"command": ["play", "ball"]' in (tmp_path / "nightly.yaml").read_text()
+    code, printed = tfsteps("--preset", "nothing", python=("-m", "tfsteps.janitor"))
+    assert (code, "'nothing' is not a preset; choose cube-studio or toybox" in printed) == (2, True), printed
+    chosen = "from tfsteps.janitor.options import parse; print(parse(['--preset', 'toybox']).default)"
+    assert tfsteps(python=("-c", chosen)) == (0, "DefaultRetention(succeeded=3600.0, failed=86400.0)\n")
+
+
 def test_on_takes_its_name_only_if_the_package_is_installed(tfsteps, monkeypatch):
     code, printed = tfsteps("runs", "--on", "nowhere")
     assert (code, "'nowhere' is not one of 'local', 'kubernetes', 'hai', 'toybox'" in printed) == (2, True), printed

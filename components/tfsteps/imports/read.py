@@ -1,6 +1,5 @@
 """Finds the jobs in the documents of a text, and reads each by its kind; pipelines of platforms as Workflows. Pure."""
 
-import importlib
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,10 +13,11 @@ from tfsteps.imports.gang import left_over, pod_groups, with_gang
 from tfsteps.imports.workflow import ResourceStep, is_workflow, other_templates, resource_steps, with_conditions
 from tfsteps.spec.parse import to_plain
 from tfsteps.spec.problems import shown
-from tfsteps.systems import registry
+from tfsteps.systems import platforms, registry
 from tfsteps.systems.kubernetes.cleanup.retention import JOB
 from tfsteps.systems.manifest.draft import Imported
 from tfsteps.systems.manifest.fields import Fields, NotUnderstoodError
+from tfsteps.systems.plugin import load
 
 Reader = Callable[[Fields, str, str, str], Imported]
 """Returns the job of a manifest; then come its name in messages, the job's name (empty = its own), its apiVersion."""
@@ -26,9 +26,6 @@ LineReader = Callable[[Sequence[str], str], Imported]
 """Returns the job of a command line, in words; then comes the job's name, empty = the line's own."""
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
-
-PIPELINE_READERS = ("tfsteps.platforms.cube_studio.pipeline:read_pipelines",)
-"""The readers of platforms, each a `PipelineReader` as `module:function`, which is imported when it is needed."""
 
 
 def _readers() -> Mapping[tuple[str, str], str]:
@@ -89,8 +86,7 @@ def read_line(line: str, name: str = "") -> Imported:
     readers, program = _line_readers(), _program(words)
     if program not in readers:
         raise NotUnderstoodError(f"a command line begins with {' or '.join(sorted(readers))}, not {program!r}")
-    module, _, function = readers[program].partition(":")
-    reader: LineReader = getattr(importlib.import_module(module), function)
+    reader: LineReader = load(readers[program])
     return reader(words, name)
 
 
@@ -147,8 +143,7 @@ def read_manifest(
         NotUnderstoodError: It is not understood.
     """
     fields = Fields(manifest)
-    module, _, function = _reader(manifest).partition(":")
-    reader: Reader = getattr(importlib.import_module(module), function)
+    reader: Reader = load(_reader(manifest))
     api, kind = fields.take(str, "apiVersion") or "", fields.take(str, "kind") or "task"
     version = fields.take(int, "version") if not api else None
     source = f"{kind} {_name(manifest) or None} ({api or f'version {version}'})"
@@ -235,8 +230,7 @@ def read_pipelines(text: str) -> list[ImportedPipeline]:
     except yaml_reader.YamlError:
         return []  # who reads jobs reports it
     found = []
-    for name in PIPELINE_READERS:
-        module, _, function = name.partition(":")
-        read: PipelineReader = getattr(importlib.import_module(module), function)
+    for reader in (platform.pipeline_reader for platform in platforms.plugins().values() if platform.pipeline_reader):
+        read: PipelineReader = load(reader)
         found += [pipeline for document in documents for pipeline in read(document)]
     return found

@@ -7,8 +7,10 @@ from typing import TypeVar
 
 import msgspec
 
-from tfsteps.janitor.rules import DEFAULT, PRESETS, DefaultRetention
+from tfsteps.janitor.rules import DEFAULT, DefaultRetention
 from tfsteps.spec.units import parse_duration
+from tfsteps.systems import platforms
+from tfsteps.systems.plugin import load
 
 VARIABLES = {
     "keep_succeeded": "TFSTEPS_JANITOR_KEEP_SUCCEEDED",
@@ -74,7 +76,7 @@ def parse(argv: Sequence[str] | None) -> Options:
             parser.error(f"environment variable {VARIABLES[name]}: {error}")
 
     metrics_port = take("metrics_port", _port, 0)
-    preset = PRESETS[name] if (name := take("preset", _preset, "")) else DEFAULT
+    preset = take("preset", _preset, DEFAULT)
     default = DefaultRetention(
         succeeded=_finite(take("keep_succeeded", _keeping, preset.succeeded)),
         failed=_finite(take("keep_failed", _keeping, preset.failed)),
@@ -137,7 +139,7 @@ def _add_retention(parser: argparse.ArgumentParser) -> None:
         "--preset",
         type=_preset,
         metavar="NAME",
-        help=f"the retention of another platform, {' or '.join(PRESETS)}; default: {VARIABLES['preset']}",
+        help=f"the retention of another platform, {' or '.join(_presets())}; default: {VARIABLES['preset']}",
     )
 
 
@@ -166,10 +168,17 @@ def _keeping(text: str) -> float:
     return seconds
 
 
-def _preset(text: str) -> str:
-    if text not in PRESETS:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a preset; choose {' or '.join(PRESETS)}")
-    return text
+def _presets() -> dict[str, str]:
+    """Return the retention of each platform that has one, as `module:name`."""
+    return {name: platform.retention for name, platform in platforms.plugins().items() if platform.retention}
+
+
+def _preset(text: str) -> DefaultRetention:
+    presets = _presets()
+    if text not in presets:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a preset; choose {' or '.join(presets)}")
+    preset: DefaultRetention = load(presets[text])
+    return preset
 
 
 def _port(text: str) -> int:

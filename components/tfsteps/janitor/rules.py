@@ -41,14 +41,6 @@ FOR_EVER = DefaultRetention()
 DEFAULT = DefaultRetention(failed=30 * 86_400.0)
 """Of a janitor that was told nothing: failed jobs, whose pods are kept, do not pile up. Nobody is away for longer."""
 
-PRESETS = {"cube-studio": DefaultRetention(succeeded=3 * 3600.0, failed=3 * 3600.0)}
-"""Retention of other platforms, by name.
-
-cube-studio: 3 hours after `finishedAt` or `completionTime`, whether the job succeeded or failed. Source:
-`delete_old_crd` in `myapp/tasks/schedules.py` of tencentmusic/cube-studio v2026.03.01, which runs hourly; the
-`ttlStrategy` of its Workflows is 3 hours, too. It has no longer time for failed jobs.
-"""
-
 
 class Reason(enum.StrEnum):
     """Why something is deleted or stopped; a label of the metrics."""

@@ -1,11 +1,12 @@
 """The declaration of a job system by a package; docs/contribute/job-system.md shows an example.
 
-`load_plugins` loads those of other packages, for job systems and engines.
+`load_plugins` loads those of other packages, for job systems, platforms and engines.
 """
 
 import importlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
@@ -95,8 +96,7 @@ def kubernetes_plugin(kind: str, **fields: Any) -> SystemPlugin:
     """
 
     def kinds() -> "list[JobKind]":
-        module, _, name = kind.partition(":")
-        return [getattr(importlib.import_module(module), name)()]
+        return [load(kind)()]
 
     def system(context: str = "", namespace: str = "") -> System:
         from tfsteps.systems.kubernetes.system import KubernetesSystem  # noqa: PLC0415  the options alone are cheap
@@ -104,6 +104,12 @@ def kubernetes_plugin(kind: str, **fields: Any) -> SystemPlugin:
         return KubernetesSystem(kinds()[0], context, namespace)
 
     return SystemPlugin(system=system, kinds=kinds, **fields)
+
+
+def load(target: str) -> Any:
+    """Return what `target` names, written `module:name`, and import the module."""
+    module, _, name = target.partition(":")
+    return attrgetter(name)(importlib.import_module(module))
 
 
 class _Named(Protocol):

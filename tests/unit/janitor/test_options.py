@@ -3,7 +3,7 @@
 import pytest
 
 from tfsteps.janitor.options import VARIABLES, parse
-from tfsteps.janitor.rules import PRESETS, DefaultRetention
+from tfsteps.janitor.rules import DefaultRetention
 
 
 @pytest.fixture(autouse=True)
@@ -59,7 +59,7 @@ BAD = [
     ("keep_failed", "3651d", TIMES),
     ("keep_failed", "-1", TIMES),
     ("keep_failed", "inf", TIMES),
-    ("preset", "kubeflow", f"is not a preset; choose {' or '.join(PRESETS)}"),
+    ("preset", "kubeflow", "is not a preset; choose cube-studio"),
     ("metrics_port", "65536", PORTS),
     ("metrics_port", "-1", PORTS),
     ("metrics_port", "http", PORTS),

@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.systems.kubernetes.objects import condition, tfjob
 from tfsteps import spec
-from tfsteps.janitor.rules import PATIENCE_SECONDS, PRESETS, DefaultRetention, Reason, due
+from tfsteps.janitor.rules import PATIENCE_SECONDS, DefaultRetention, Reason, due
 from tfsteps.platforms.tfjob_v1alpha1.tfjob import KINDS
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.cleanup.retention import RetentionPolicy, annotations, retention_policy
@@ -186,10 +186,6 @@ def test_a_launcher_has_time_to_report_whatever_the_default(ended, what):
         item = job(state, ended=ended)
         it = due(TFJob(), item, NOW, why_abandoned=lambda: "", has_pods=lambda: True, default=at_once)
         assert (it and it.what) == what
-
-
-def test_cube_studio_keeps_every_ended_job_for_three_hours():
-    assert PRESETS["cube-studio"] == DefaultRetention(succeeded=10800, failed=10800)
 
 
 @pytest.mark.parametrize(("item", "_left", "_expected"), CASES.values(), ids=CASES)

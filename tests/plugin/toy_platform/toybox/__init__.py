@@ -7,6 +7,7 @@ import msgspec
 
 from tfsteps.systems.base import System
 from tfsteps.systems.local import CAPABILITIES
+from tfsteps.systems.platforms import PlatformPlugin
 from tfsteps.systems.plugin import Platform, SystemPlugin
 
 
@@ -42,4 +43,8 @@ PLUGIN = SystemPlugin(
     system=system,
     platform=Platform(title="Toybox", backend=backend, sweep=sweep, kind="ToyboxJob"),
     readers={("toy.example/v1", "ToyJob"): "toybox.reader:read_toy"},
+)
+
+PLATFORM = PlatformPlugin(
+    name="toybox", pipeline_reader="toybox.pipeline:read_pipelines", retention="toybox.pipeline:RETENTION"
 )
