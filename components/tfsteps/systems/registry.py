@@ -3,7 +3,7 @@
 import functools
 import importlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfsteps.runs.location import Location
 from tfsteps.spec import Options, RoleName, TrainingJob
@@ -17,19 +17,26 @@ if TYPE_CHECKING:
     from tfsteps.kube.resource import Resource
     from tfsteps.systems.kubernetes.job_kind import JobKind
 
+
+class _Entry(NamedTuple):
+    module: str
+    has_platform: bool = False
+
+
 _BUILT_IN = {
-    "local": "tfsteps.systems.local",
-    "kubeflow": "tfsteps.systems.kubeflow",
-    "t9k": "tfsteps.platforms.t9k",
-    "tfjob-v1alpha1": "tfsteps.platforms.tfjob_v1alpha1",
-    "hai": "tfsteps.platforms.hai",
-    "jobset": "tfsteps.systems.jobset",
-    "trainjob": "tfsteps.systems.trainjob",
-    "jobs": "tfsteps.systems.jobs",
+    "local": _Entry("tfsteps.systems.local"),
+    "kubeflow": _Entry("tfsteps.systems.kubeflow"),
+    "t9k": _Entry("tfsteps.platforms.t9k"),
+    "tfjob-v1alpha1": _Entry("tfsteps.platforms.tfjob_v1alpha1"),
+    "hai": _Entry("tfsteps.platforms.hai", has_platform=True),
+    "jobset": _Entry("tfsteps.systems.jobset"),
+    "trainjob": _Entry("tfsteps.systems.trainjob"),
+    "jobs": _Entry("tfsteps.systems.jobs"),
 }
 """The modules of the job systems of this package, which define `PLUGIN`; an outside package has an entry point for it.
 
-Not entry points themselves: a copy of the package without its metadata has these systems too.
+Not entry points themselves: a copy of the package without its metadata has these systems too. Whether a plugin has a
+platform is stated here, since a command that only checks `--on` loads no plugin.
 """
 
 NAMES = tuple(_BUILT_IN)
@@ -38,16 +45,19 @@ NAMES = tuple(_BUILT_IN)
 
 _LOCATIONS = frozenset(location.value for location in Location)
 
-OWN_PLACES = (Location.LOCAL.value, Location.KUBERNETES.value, "hai")
-"""What `--on` takes without other packages: this machine, clusters, and the job systems of this package that have a
-platform. A table, since a command that only checks `--on` loads no plugin."""
+OWN_PLACES = (
+    Location.LOCAL.value,
+    Location.KUBERNETES.value,
+    *(name for name, entry in _BUILT_IN.items() if entry.has_platform),
+)
+"""What `--on` takes without other packages: this machine, clusters, and the platforms of this package."""
 
 
 def plugin(name: str) -> SystemPlugin:
     """Return the plugin of the job system called `name`. KeyError for an unknown one."""
     if name not in NAMES:
         return _outside()[name]
-    declared: SystemPlugin = importlib.import_module(_BUILT_IN[name]).PLUGIN
+    declared: SystemPlugin = importlib.import_module(_BUILT_IN[name].module).PLUGIN
     return declared
 
 
@@ -96,9 +106,7 @@ def location(name: str) -> str:
     declared = plugins().get(name)
     if declared is None:
         return Location.LOCAL
-    if declared.platform:
-        return name
-    return Location.KUBERNETES if declared.kinds else declared.system().location
+    return name if declared.platform else declared.system().location  # a platform may not be configured here
 
 
 def places() -> list[str]:
