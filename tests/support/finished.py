@@ -6,6 +6,7 @@ import random
 import msgspec
 
 from tests.support.event_writer import ScalarWriter
+from tests.support.locations import location_of
 from tests.support.log_lines import log_line
 from tfsteps import spec
 from tfsteps.runs.events import ReplicaState, State
@@ -38,6 +39,7 @@ def attempt_of(job: str, state: State, **fields) -> tuple[AttemptFolder, Status]
         replicas=[
             ReplicaStatus(role=name, index=i) for name, role in described.roles.items() for i in range(role.replicas)
         ],
+        **location_of("local"),
         **fields,
     )
     return attempt, status

@@ -87,6 +87,8 @@ class Entry(msgspec.Struct, frozen=True):
             message=record.message,
             created=record.created,
             ended=record.ended,
+            location=Location.ELSEWHERE if record.workflow else Location.LOCAL,
+            outlives_launcher=bool(record.workflow),
         )
         return cls(status, record.workflow, demo=record.demo)
 

@@ -13,9 +13,9 @@ AUTO = "auto"
 """In place of a job system's name: the one whose API the cluster serves."""
 
 
-def on_of(location: str | None) -> str:
+def on_of(location: str) -> str:
     """Return the value of `--on` for jobs that live at a location: LOCAL also for those that only records lead to."""
-    return location if location and registry.is_place(location) else Location.LOCAL
+    return location if registry.is_place(location) else Location.LOCAL
 
 
 class Place(msgspec.Struct, frozen=True):

@@ -1,7 +1,6 @@
 """Where the job of a record lives."""
 
 import enum
-from collections.abc import Mapping
 from typing import NamedTuple
 
 
@@ -31,10 +30,3 @@ class HomeCluster(NamedTuple):
 
     context: str = ""
     namespace: str = ""
-
-
-BEFORE_RECORDED: Mapping[str, Location] = {
-    "local": Location.LOCAL,
-    **dict.fromkeys(("kubeflow", "jobset", "trainjob", "jobs"), Location.KUBERNETES),
-}
-"""By the name of the job system: for records of versions that did not record the location."""

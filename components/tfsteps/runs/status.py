@@ -12,7 +12,7 @@ import msgspec
 from tfsteps.runs.code import Code
 from tfsteps.runs.events import ReplicaChanged, ReplicaState, State
 from tfsteps.runs.identity import Identity
-from tfsteps.runs.location import BEFORE_RECORDED, HomeCluster, Location
+from tfsteps.runs.location import HomeCluster, Location
 from tfsteps.runs.usage import UsageSummary
 from tfsteps.spec import RoleName
 
@@ -155,8 +155,7 @@ class Status(msgspec.Struct, kw_only=True):
         base_dir: Folder on this machine that relative paths of the job start from; empty = not recorded.
         detached: Whether the job was left running without a launcher, on purpose.
         usage: What the replicas of each role used, once the job has ended; without roles that were never sampled.
-        location: A `Location`, or the name of the platform where the job lives. None only in the constructor: it
-            follows from `system`, with `outlives_launcher`.
+        location: A `Location`, or the name of the platform where the job lives.
         outlives_launcher: Whether the job goes on after its launcher has ended.
         code: The code in the folder that it was launched from, when it was launched; None = not known, as in pods.
     """
@@ -191,15 +190,9 @@ class Status(msgspec.Struct, kw_only=True):
     base_dir: str = ""
     detached: bool = False
     usage: dict[RoleName, UsageSummary] = {}
-    location: str | None = None
+    location: str = Location.ELSEWHERE
     outlives_launcher: bool = True
     code: Code | None = None
-
-    def __post_init__(self) -> None:
-        """Complete a record of a version that did not record where the job lives."""
-        if self.location is None:
-            self.location = BEFORE_RECORDED.get(self.system, Location.ELSEWHERE)
-            self.outlives_launcher = self.location != Location.LOCAL
 
     @property
     def on_this_machine(self) -> bool:
@@ -229,7 +222,7 @@ class Status(msgspec.Struct, kw_only=True):
     @property
     def where(self) -> list[str]:
         """The options with which a command finds the job where it lives; empty = only by records of this machine."""
-        if self.location in (None, Location.LOCAL, Location.ELSEWHERE):
+        if self.location in (Location.LOCAL, Location.ELSEWHERE):
             return []
         context = ["--context", self.reached_by] if self.reached_by else []
         return ["--on", self.location, *context, *(["--namespace", self.namespace] if self.namespace else [])]

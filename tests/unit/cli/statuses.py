@@ -2,6 +2,7 @@
 
 import time
 
+from tests.support.locations import location_of
 from tests.support.log_lines import log_line
 from tfsteps.runs.events import ReplicaState, State
 from tfsteps.runs.identity import Identity
@@ -43,7 +44,7 @@ def status(run="r1", task="mnist", attempt=0, workers=2, state=State.RUNNING, **
         "ended": now - 1 if over else None,
         "replicas": replicas,
     }
-    return Status(**{**base, **more})
+    return Status(**{**base, **location_of(more.get("system", base["system"])), **more})
 
 
 def saved(*lines, hold=False, **more):

@@ -5,6 +5,7 @@ import pytest
 
 from tests.support import finished
 from tests.support.finished import START, attempt_of, changes, ran
+from tests.support.locations import location_of
 from tests.unit.report.test_html import Reader
 from tests.unit.report.test_page import page_of
 from tfsteps.report import sections
@@ -82,14 +83,14 @@ def test_lists_of_names(names, text):
     assert sections.listed(names) == text
 
 
-def killed(system, namespace="", location=None, *, seen=False):
+def killed(system, namespace="", *, seen=False):
     """Return the text of the report of a job whose launcher was killed while it ran; `seen` = its replicas ended."""
     attempt, status = attempt_of(JOB % 3, State.RUNNING, started=START + 1)
     if seen:
         attempt.replicas_ended.touch()
     status.system, status.namespace = system, namespace
-    status.location = location  # None = as of a version without locations
-    status.outlives_launcher = location is not None
+    status.location = location_of(system)["location"]
+    status.outlives_launcher = location_of(system)["outlives_launcher"]
     ran(status.replicas[0], 0, None, "running")
     ran(status.replicas[1], 0, None, "running")
     ran(status.replicas[2], 0, 20, "succeeded", 0)
@@ -118,11 +119,11 @@ def test_a_lost_run_of_a_job_system_that_no_other_command_asks():
 
 
 @pytest.mark.parametrize(
-    ("system", "namespace", "location", "place"),
-    [("kubeflow", "team-a", None, "--on kubernetes --namespace team-a"), ("hai", "", "hai", "--on hai")],
+    ("system", "namespace", "place"),
+    [("kubeflow", "team-a", "--on kubernetes --namespace team-a"), ("hai", "", "--on hai")],
 )
-def test_a_lost_run_elsewhere(system, namespace, location, place):
-    text = killed(system, namespace, location)
+def test_a_lost_run_elsewhere(system, namespace, place):
+    text = killed(system, namespace)
     assert "the job may go on" in text
     assert f"tfsteps show k7c2m9x4qp {place} shows whether it goes on." in text
     adopt = f"tfsteps run job.yaml {place} --system {system} --run-id k7c2m9x4qp --task wide --adopt"

@@ -394,7 +394,7 @@ def known_runs() -> KnownRuns:
     return KnownRuns([*map(KnownRun, runs), *(known for _, known in named)], unread, future)
 
 
-def left_at(selection: Selection) -> set[str | None]:
+def left_at(selection: Selection) -> set[str]:
     """Return where killed launchers left the jobs of selected tasks; nowhere if a launcher of one of them may run."""
     try:
         run = LocalBackend(warn=lambda _: None).find(selection.run)
