@@ -99,6 +99,10 @@ class EnginePlugin(msgspec.Struct, frozen=True, kw_only=True):
     sdk: str = ""
     requirement: str = ""
 
+    def can_run(self, engine: str) -> bool:
+        """Tell whether it runs the pipelines that are compiled for an engine."""
+        return engine in (self.name, *self.runs)
+
 
 def deferred(target: str) -> Callable[..., Any]:
     """Return a function that calls `target`, written `module:name`, and imports the module only then."""

@@ -1,4 +1,4 @@
-"""What holds for a job system is asked of it, not concluded from its name: other packages add systems."""
+"""What holds for a job system or an engine is asked of it, not concluded from its name: other packages add some."""
 
 import ast
 import pathlib
@@ -9,21 +9,23 @@ import sys
 import pytest
 
 import tfsteps
+from tfsteps.engines import registry as engines
 from tfsteps.systems import registry
 
 PACKAGE = pathlib.Path(tfsteps.__file__).parent
+NAMES = {*registry.NAMES, *engines.NAMES}
 OWN = {  # they compare words of their own with these names
-    PACKAGE / folder / name.replace("-", "_") for folder in ("systems", "platforms") for name in registry.NAMES
-}
+    PACKAGE / folder / name.replace("-", "_") for folder in ("systems", "platforms", "engines") for name in NAMES
+} | {PACKAGE / f"{name}.py" for name in engines.NAMES}
 FILES = [
     file
     for file in sorted(PACKAGE.rglob("*.py"))
-    if OWN.isdisjoint(file.parents) and "starter" not in file.parts  # programs of users
+    if OWN.isdisjoint([file, *file.parents]) and "starter" not in file.parts  # programs of users
 ]
 
 
 def compared(source):
-    """Return the line of each comparison with the name of a job system, or of a system with a constant."""
+    """Return the line of each comparison with the name of a system or an engine, or of a system with a constant."""
     lines = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Compare):
@@ -33,7 +35,7 @@ def compared(source):
         else:
             continue
         parts = [part for operand in operands for part in getattr(operand, "elts", [operand])]
-        named = any(isinstance(part, ast.Constant) and part.value in registry.NAMES for part in parts)
+        named = any(isinstance(part, ast.Constant) and part.value in NAMES for part in parts)
         of_system = any("system" in (getattr(part, "attr", ""), getattr(part, "id", "")) for part in parts)
         fixed = any(isinstance(part, ast.Attribute) and part.attr.isupper() for part in parts)
         if named or (of_system and fixed):
@@ -41,9 +43,9 @@ def compared(source):
     return lines
 
 
-def test_no_comparison_with_the_name_of_a_job_system():
+def test_no_comparison_with_the_name_of_a_job_system_or_an_engine():
     lines = {str(file.relative_to(PACKAGE)): lines for file in FILES if (lines := compared(file.read_text()))}
-    assert not lines, "ask the job system, or `Status.location`, instead"
+    assert not lines, "ask the job system, the engine's plugin, or `Status.location`, instead"
 
 
 @pytest.mark.parametrize(
@@ -54,6 +56,7 @@ def test_no_comparison_with_the_name_of_a_job_system():
         "system in ('local', 'jobset')",
         "status.system == Location.KUBERNETES",
         "system == Location.LOCAL",
+        "compiled.engine == 'kfp'",
         "match name:\n    case 'kubeflow' | 'jobs': pass",
     ],
 )

@@ -127,7 +127,7 @@ def _rerun_pipeline(run: str, parameters: dict[str, str], run_id: str) -> int:
         raise CommandError(f"run {run}: its working folder {recorded.folder!r} does not exist any more; restore it")
     compiled = parse_compiled(f"run {run}", recorded.pipeline)
     for engine in engines.plugins().values():
-        if engine.rerun and not engine.on_cluster and compiled.engine in (engine.name, *engine.runs):
+        if engine.rerun and not engine.on_cluster and engine.can_run(compiled.engine):
             asked = Rerun(run=run, recorded=recorded, compiled=compiled, parameters=parameters, run_id=run_id)
             return engine.rerun(asked)
     raise CommandError(f"run {run}: pipelines of {compiled.engine} cannot be rerun; submit it again")

@@ -15,6 +15,7 @@ from tfsteps.cli.commands.rerun import recorded, recorded_input
 from tfsteps.cli.compiled import load_or_compile, shaped
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import warn
+from tfsteps.engines import registry
 from tfsteps.engines.authoring import Compiled, PipelineTask
 from tfsteps.engines.cluster_checks import JOB_STEPS
 from tfsteps.engines.training_job import training_job
@@ -104,8 +105,10 @@ def job_of_file(
     found = shaped(compiled, lambda: compiled.authoring.task(compiled.documents, task.path, values, run))
     if found.step not in JOB_STEPS:
         what = f"its step is {found.step}" if found.step else "it runs another program"
-        local = "; `tfsteps submit --engine local` runs the whole pipeline here" if compiled.engine == "kfp" else ""
-        raise CommandError(f"{source}: it launches no job of tfsteps: {what}. Name a train or launch step{local}")
+        engines = (engine for engine in registry.plugins().values() if not engine.on_cluster)
+        local = next((engine.name for engine in engines if engine.can_run(compiled.engine)), "")
+        whole = f"; `tfsteps submit --engine {local}` runs the whole pipeline here" if local else ""
+        raise CommandError(f"{source}: it launches no job of tfsteps: {what}. Name a train or launch step{whole}")
     _check_values(source, found, values)
     for warning in found.warnings if not here else ():
         warn(f"{source}: {warning}")

@@ -187,7 +187,7 @@ def _chosen(name: str | None, compiled: Compiled) -> EnginePlugin:
     if name is not None and name not in engines:
         raise CommandError(f"engine {name!r} is unknown: use one of {', '.join(engines)}")
     engine = engines[name or compiled.engine]
-    if compiled.engine in (engine.name, *engine.runs):
+    if engine.can_run(compiled.engine):
         return engine
     if engine.runs:
         others = ", ".join(engines[other].title for other in engine.runs)

@@ -6,6 +6,7 @@ import yaml
 
 from tests.unit.cli.command import refused, said, tfsteps
 from tests.unit.cli.statuses import saved
+from tfsteps.engines import registry
 from tfsteps.runs import lock, store
 from tfsteps.runs.events import State
 from tfsteps.runs.identity import name_problem, task_run_id
@@ -69,6 +70,13 @@ def test_an_id_is_a_label_and_long_names_that_differ_at_their_ends_differ():
 )
 def test_a_task_that_cannot_be_run_is_named_with_what_can(workflow, name, says):
     assert says in refused("task", "run", workflow, name)
+
+
+def test_a_local_engine_of_another_package_is_named_if_it_runs_such_pipelines(workflow, monkeypatch):
+    other = msgspec.structs.replace(registry.plugin("local"), name="other", runs=["argo"])
+    known = {**registry.plugins(), "other": other}
+    monkeypatch.setattr(registry, "plugins", lambda: known)
+    assert "; `tfsteps submit --engine other` runs the whole pipeline here" in refused("task", "run", workflow, "gate")
 
 
 @pytest.mark.parametrize(
