@@ -10,9 +10,10 @@ import pytest
 import yaml
 
 from tfsteps import __version__, schedule, spec
+from tfsteps.engines.argo import cronjob, cronworkflow
 from tfsteps.engines.argo.lint import lint_messages as argo_problems
+from tfsteps.engines.kfp import recurring_run
 from tfsteps.engines.kfp.lint import lint_messages as kfp_problems
-from tfsteps.schedule import argo, cronjob, kubeflow
 from tfsteps.systems import registry
 
 PIPELINES = pathlib.Path(__file__).parents[2] / "pipelines"
@@ -107,6 +108,6 @@ def test_a_job_names_the_image_of_this_version(file):
 
 def test_the_schedule_suits_every_scheduler():
     when = schedule.load(PIPELINES / "nightly.schedule.yaml")
-    assert argo.schedule_problems(when) == []
+    assert cronworkflow.schedule_problems(when) == []
     assert cronjob.schedule_problems(when) == []
-    assert kubeflow.schedule_problems(when, time.time()) == []
+    assert recurring_run.schedule_problems(when, time.time()) == []

@@ -8,8 +8,9 @@ import pytest
 import yaml
 
 from tfsteps import schedule
-from tfsteps.engines.argo import lint
-from tfsteps.schedule import Schedule, argo, cronjob, janitor, kubeflow
+from tfsteps.engines.argo import cronjob, cronworkflow, lint, schedule_object
+from tfsteps.engines.kfp import recurring_run
+from tfsteps.schedule import Schedule
 
 FOLDER = pathlib.Path(__file__).with_name("schedules")
 NOW = dt.datetime(2026, 11, 20, tzinfo=dt.UTC).timestamp()
@@ -23,9 +24,9 @@ WORKFLOW = {
     },
 }
 WRITERS = {
-    "kubeflow": lambda when: [kubeflow.recurring_run(when, NOW)],
-    "argo": lambda when: [argo.cron_workflow(when, WORKFLOW, "retrain")],
-    "janitor": lambda when: [janitor.config_map(when, WORKFLOW, "retrain")],
+    "kubeflow": lambda when: [recurring_run.arguments(when, NOW)],
+    "argo": lambda when: [cronworkflow.cron_workflow(when, WORKFLOW, "retrain")],
+    "janitor": lambda when: [schedule_object.config_map(when, WORKFLOW, "retrain")],
     "cronjob": lambda when: cronjob.objects(when, WORKFLOW, "retrain", namespace="team", image="launcher:1"),
 }
 CASES = sorted(file.name.removesuffix(".schedule.yaml").split(".")[:2] for file in FOLDER.glob("*.schedule.yaml"))
@@ -38,14 +39,15 @@ def test_every_scheduler_has_cases():
 @pytest.mark.parametrize(("scheduler", "case"), CASES)
 def test_schedule(scheduler, case, golden):
     when = schedule.load(FOLDER / f"{scheduler}.{case}.schedule.yaml")
-    module = {"kubeflow": lambda: kubeflow.schedule_problems(when, NOW), "argo": lambda: argo.schedule_problems(when),
-              "cronjob": lambda: cronjob.schedule_problems(when), "janitor": list}[scheduler]  # fmt: skip
-    assert module() == []
+    problems = {"kubeflow": lambda: recurring_run.schedule_problems(when, NOW),
+                "argo": lambda: cronworkflow.schedule_problems(when),
+                "cronjob": lambda: cronjob.schedule_problems(when), "janitor": list}[scheduler]  # fmt: skip
+    assert problems() == []
     text = yaml.safe_dump_all(WRITERS[scheduler](when), sort_keys=False)
     golden(FOLDER / f"{scheduler}.{case}.yaml", text)
     if scheduler == "janitor":
         (item,) = yaml.safe_load_all(text)
-        assert janitor.read(item)[0] == when
+        assert schedule_object.read(item)[0] == when
     if scheduler == "argo":
         assert lint.lint_messages(text) == []
 
@@ -57,7 +59,7 @@ def test_the_page_names_every_field_and_its_examples_work():
     (table,) = re.findall(r"\| field \|.*?\n\n", DOCS, re.DOTALL)
     assert re.findall(r"^\| `(\w+)`", table, re.MULTILINE) == list(Schedule.__struct_fields__)
     (example,) = re.findall(r"```yaml\n(.*?)```", DOCS, re.DOTALL)
-    assert argo.schedule_problems(schedule.parse(example)) == []
+    assert cronworkflow.schedule_problems(schedule.parse(example)) == []
     (code,) = re.findall(r"```python\n(.*?)```", DOCS, re.DOTALL)
     names = {}
     exec(code, names)

@@ -9,11 +9,11 @@ import yaml
 from tests.janitor.conftest import stage_of
 from tests.preflight.conftest import ROOT
 from tests.support.waiting import until
-from tfsteps.engines.argo import objects
+from tfsteps.engines.argo import objects, schedule_object
 from tfsteps.engines.argo.rule_runs import HELD, SCHEDULE_UID
 from tfsteps.engines.argo.workflow import WORKFLOWS, trigger_of
 from tfsteps.runs.identity import SCHEDULED
-from tfsteps.schedule import from_plain, janitor
+from tfsteps.schedule import from_plain
 from tfsteps.schedule.types import utc
 
 pytestmark = pytest.mark.cluster
@@ -52,11 +52,11 @@ def sweep(stage):
 
 def results(stage):
     item = stage.cluster.api.get(objects.CONFIG_MAPS, stage.namespace, "ruled")
-    return {record.date: record.result for record in janitor.state_of(item).records}
+    return {record.date: record.result for record in schedule_object.state_of(item).records}
 
 
 def test_dates_run_one_after_another_once_each_and_go_with_their_schedule(stage):
-    item = objects.marked(janitor.config_map(RULES, WORKFLOW, "ruled"))
+    item = objects.marked(schedule_object.config_map(RULES, WORKFLOW, "ruled"))
     made = stage.cluster.api.create(objects.CONFIG_MAPS, stage.namespace, item)["metadata"]
 
     def two_have_succeeded():

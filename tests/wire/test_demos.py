@@ -13,12 +13,12 @@ from tests.wire.test_submit_argo import merged
 from tfsteps import api, spec
 from tfsteps.backends import waiting
 from tfsteps.cli import app
-from tfsteps.engines.argo import submit
+from tfsteps.engines.argo import cronjob, cronworkflow, schedule_object, submit
 from tfsteps.kube import access
 from tfsteps.kube.client import Api
 from tfsteps.runs.demo import DEMO, PICTURE, DemoError
 from tfsteps.runs.identity import Identity
-from tfsteps.schedule import argo, cronjob, from_plain, janitor
+from tfsteps.schedule import from_plain
 from tfsteps.systems import kubeflow
 from tfsteps.systems.kubernetes.follow.tensorboard import start
 from tfsteps.systems.kubernetes.preflight import findings
@@ -65,8 +65,8 @@ class Cluster:
 
     def __init__(self):
         schedules = [
-            ("cronworkflows", argo.cron_workflow(from_plain(HOURLY), WORKFLOW, "hourly")),
-            ("configmaps", janitor.config_map(from_plain(RULED), WORKFLOW, "ruled")),
+            ("cronworkflows", cronworkflow.cron_workflow(from_plain(HOURLY), WORKFLOW, "hourly")),
+            ("configmaps", schedule_object.config_map(from_plain(RULED), WORKFLOW, "ruled")),
             *(
                 (f"{item['kind'].lower()}s", item)
                 for item in cronjob.objects(from_plain(EVERY), WORKFLOW, "often", namespace="ml")

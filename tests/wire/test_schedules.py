@@ -10,7 +10,8 @@ import pytest
 from tests.unit.cli.command import said, tfsteps
 from tests.unit.cli.jobs_on_cluster import write_kubeconfig
 from tests.wire.scripted import Answer, refusal, serve
-from tfsteps.schedule import argo, cronjob, from_plain, janitor
+from tfsteps.engines.argo import cronjob, cronworkflow, schedule_object
+from tfsteps.schedule import from_plain
 from tfsteps.schedule.rules import DateRecord, RuleState, when
 from tfsteps.schedule.types import utc
 
@@ -62,8 +63,8 @@ class Objects:
     """The objects of a namespace by their collection."""
 
     def __init__(self):
-        cron = stored(argo.cron_workflow(HOURLY, WORKFLOW, "hourly"), "uid-cron")
-        foreign = stored(argo.cron_workflow(HOURLY, WORKFLOW, "foreign"), "uid-foreign", ours=False)
+        cron = stored(cronworkflow.cron_workflow(HOURLY, WORKFLOW, "hourly"), "uid-cron")
+        foreign = stored(cronworkflow.cron_workflow(HOURLY, WORKFLOW, "foreign"), "uid-foreign", ours=False)
         *dependents, job = [
             stored(item, f"uid-{item['kind']}")
             for item in cronjob.objects(from_plain({"interval": "6h"}), WORKFLOW, "often", namespace="ml")
@@ -81,11 +82,11 @@ class Objects:
             "configmaps": [],
             **{f"{item['kind'].lower()}s": [item] for item in dependents},
         }
-        ruled = stored(janitor.config_map(RULED, WORKFLOW, "ruled"), "uid-ruled")
+        ruled = stored(schedule_object.config_map(RULED, WORKFLOW, "ruled"), "uid-ruled")
         date = NOW - 2 * 3600
         records = (DateRecord(date - 3600, "missed"), DateRecord(date, "sent", "uid-ruled-run"))
         state = RuleState(decided_to=date, when=when(RULED), records=records)
-        ruled["metadata"]["annotations"] = {**MARK, janitor.STATE: msgspec.json.encode(state).decode()}
+        ruled["metadata"]["annotations"] = {**MARK, schedule_object.STATE: msgspec.json.encode(state).decode()}
         self.by_kind["configmaps"].append(ruled)
         failed = run(f"ruled-{date}", 2, "Failed", owner="uid-ruled")
         failed["metadata"] |= {"uid": "uid-ruled-run", "labels": {"tfsteps.dev/schedule-uid": "uid-ruled"}}
@@ -167,9 +168,9 @@ def test_a_schedule_of_the_janitor_shows_what_became_of_each_date_and_why_others
     assert [line.split()[-1] for line in lines[-4:]] == ["waiting", "waiting", "failed", "missed"]
     assert "paused" in said("schedules", "pause", "ruled")[0]
     marks = objects.by_kind["configmaps"][-1]["metadata"]["annotations"]
-    assert marks[janitor.PAUSED] == "true"
+    assert marks[schedule_object.PAUSED] == "true"
     said("schedules", "resume", "ruled")
-    assert (marks[janitor.PAUSED], int(marks[janitor.ACCEPTED]) > NOW - 7200) == (None, True)
+    assert (marks[schedule_object.PAUSED], int(marks[schedule_object.ACCEPTED]) > NOW - 7200) == (None, True)
     assert "waiting    runs in progress: 1" in said("schedules", "show", "ruled")
     assert said("schedules", "run-now", "ruled") == [
         f"manual run {objects.changes[-1]['metadata']['name']} of ruled created"

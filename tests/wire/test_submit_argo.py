@@ -6,7 +6,7 @@ import yaml
 from tests.unit.cli.command import tfsteps, unread
 from tests.unit.cli.jobs_on_cluster import write_kubeconfig
 from tests.wire.scripted import Answer, refusal, serve
-from tfsteps.schedule import janitor
+from tfsteps.engines.argo import schedule_object
 
 IMAGE = ("--image", "registry.example/tfsteps/launcher:1")
 CRON_JOB = ("--every", "6h", "--scheduler", "cronjob", *IMAGE)
@@ -132,13 +132,13 @@ def test_a_rule_that_argo_does_not_keep_makes_a_schedule_of_the_janitor(store, w
     assert (code, store.plurals) == (0, ["configmaps"]), err
     assert "Its runs are started by a janitor with --schedules" in out
     item = store.objects["configmaps", "nightly"]
-    item["metadata"]["annotations"] |= {janitor.PAUSED: "true", janitor.STATE: "{}"}
+    item["metadata"]["annotations"] |= {schedule_object.PAUSED: "true", schedule_object.STATE: "{}"}
     file.write_text(DEPENDS + "timeout: 1h\n")
     code, out, err = tfsteps("submit", workflow, "--schedule", file, "--yes")
     assert (code, "ConfigMap nightly updated in ml" in out) == (0, True), err
     assert "    timeout: 3600" in err
     marks = store.objects["configmaps", "nightly"]["metadata"]["annotations"]
-    assert (marks[janitor.PAUSED], marks[janitor.STATE]) == ("true", "{}"), "what was decided stays"
+    assert (marks[schedule_object.PAUSED], marks[schedule_object.STATE]) == ("true", "{}"), "what was decided stays"
     code, _, err = tfsteps("submit", workflow, "--schedule", file, "--scheduler", "cronworkflow")
     assert (code, "depends_on_past: true is not supported by Argo Workflows" in err) == (2, True)
 

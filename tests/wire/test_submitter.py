@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.wire.scripted import Answer, refusal, serve
-from tfsteps.schedule import submitter
+from tfsteps.engines.argo import submitter
 
 WORKFLOW = {
     "apiVersion": "argoproj.io/v1alpha1",

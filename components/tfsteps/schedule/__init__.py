@@ -1,7 +1,6 @@
-"""Schedules of pipelines: one `Schedule`, converted to the object of each scheduler.
+"""Schedules of pipelines: what a `Schedule` is, when it fires, and which of its dates the rules let start.
 
-`kubeflow`, `argo` and `cronjob` each report what their scheduler cannot express, build its objects, and compute its
-fire times. `submitter` runs in the pod of a CronJob.
+Each engine converts it to the objects of its schedulers, and reports what they cannot express.
 """
 
 from tfsteps.schedule.parse import from_plain, load, parse

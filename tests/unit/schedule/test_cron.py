@@ -1,14 +1,10 @@
 """Cron expressions: what is read, what is refused, and how they are written for others."""
 
-import zoneinfo
-
 import pytest
 
 from tfsteps.schedule.cron import Cron
-from tfsteps.schedule.kubeflow import fixed_offset, moved
 from tfsteps.spec.problems import RefusedError
 
-NOW = 1_796_000_000  # November 2026
 READ = {
     "0 9 * * 1-5": "0 9 * * 1-5",
     "*/15 * * * *": "*/15 * * * *",
@@ -73,38 +69,3 @@ def test_refused(text):
     said = f"{caught.value.wrong}. {caught.value.fix}"
     assert REFUSED[text] in said
     assert caught.value.fix[0].isupper()
-
-
-MOVED = {  # minutes later, and what it becomes; None = no single expression
-    ("30 3 * * 1-5", -330): "0 22 * * 0-4",
-    ("0 9 * * *", -540): "0 0 * * *",
-    ("0 8 * * *", -540): "0 23 * * *",
-    ("*/15 * * * *", -330): "*/15 * * * *",
-    ("0 * * * *", 345): "45 * * * *",
-    ("0 8 1 * *", -60): "0 7 1 * *",
-    ("0 0 1 * *", -60): None,
-    ("0 0 * 1 *", -60): None,
-    ("0 0 * 1 1", -60): None,
-    ("0 0,12 * * 1", -60): None,
-    ("0 0,12 * * *", -60): "0 11,23 * * *",
-    ("0,30 9 * * *", 30): None,
-    ("0 0 1-31 * 1", -60): "0 23 1-31 * 1",
-    ("0 0 * * 0", -60): "0 23 * * 6",
-    ("0 23 * * 6", 60): "0 0 * * 0",
-    ("0 9 * * *", 0): "0 9 * * *",
-}
-
-
-@pytest.mark.parametrize(("text", "minutes"), MOVED)
-def test_moved(text, minutes):
-    there = moved(Cron.parse(text), minutes)
-    assert (there and there.text()) == MOVED[text, minutes]
-
-
-OFFSETS = {"UTC": 0, "Asia/Kolkata": 330, "Etc/GMT+3": -180, "Asia/Tokyo": 540, "Europe/Berlin": None, "EST5EDT": None,
-           "Africa/Casablanca": None}  # fmt: skip
-
-
-@pytest.mark.parametrize("zone", OFFSETS)
-def test_zones_that_never_change_their_clocks(zone):
-    assert fixed_offset(zoneinfo.ZoneInfo(zone), NOW) == OFFSETS[zone]

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tfsteps import schedule
-from tfsteps.schedule import argo, cronjob, fires, kubeflow
+from tfsteps.schedule import fires
 from tfsteps.schedule.types import run_spec, utc
 from tfsteps.spec import SpecError
 
@@ -74,9 +74,9 @@ def test_every_default():
     assert (given.history.successful, given.history.failed) == (None, None)
 
 
-def runs(plain, scheduler=argo, count=4, **options):
+def runs(plain, count=4):
     """Return the next runs of a schedule as UTC, without seconds."""
-    found = itertools.islice(scheduler.fires(schedule.from_plain(plain), NOW, **options), count)
+    found = itertools.islice(fires.fire_times(schedule.from_plain(plain), NOW), count)
     return [utc(at).removesuffix(":00Z") for at in found]
 
 
@@ -87,122 +87,11 @@ def test_clocks_that_go_back_fire_twice_and_those_that_go_forward_not_at_all():
     assert runs(spring, count=3) == ["2027-03-27T01:30", "2027-03-29T00:30", "2027-03-30T00:30"]
 
 
-def test_from_start_on_and_before_end():
-    given = {"cron": "0 6 * * *", "start": "2026-10-25T06:00:00Z", "end": "2026-10-27T06:00:00Z"}
-    assert runs(given, count=9) == ["2026-10-25T06:00", "2026-10-26T06:00"], "both at `start`, none at `end`"
-    assert runs(given, kubeflow, count=9) == runs(given, count=9)
-
-
 @pytest.mark.parametrize("zone", ["UTC", "Pacific/Apia", "America/Sao_Paulo"])
 def test_the_latest_start_and_an_end_of_all_times(zone):
     given = {"cron": "@yearly", "timezone": zone, "start": "9899-12-31T00:00:00Z", "end": "9999-12-31T23:59:59Z"}
     assert [fire[:4] for fire in runs(given, count=2)] in (["9899", "9900"], ["9900", "9901"])
     assert runs({**given, "cron": "0 0 29 2 1"}, count=1)
-
-
-def test_a_start_that_has_passed_matters_only_to_those_who_catch_up():
-    given = {"cron": "0 6 * * *", "start": "2026-10-18"}
-    assert runs(given, count=1) == ["2026-10-21T06:00"]
-    assert runs({**given, "catch_up": True}, kubeflow, count=1) == ["2026-10-18T06:00"]
-
-
-def test_intervals_count_from_creation_or_from_start():
-    assert runs({"interval": "90m"}, count=2) == ["2026-10-20T13:30", "2026-10-20T15:00"]
-    given = {"interval": "1d", "start": "2026-11-01T00:00:00+02:00"}
-    assert runs(given, kubeflow, count=2) == ["2026-11-01T22:00", "2026-11-02T22:00"]
-
-
-def test_kubeflow_alone_loses_the_first_midnight_after_a_day_without_one():
-    given = {"cron": "0 0 * * 1", "timezone": "Africa/Cairo", "start": "2027-04-28"}  # April 30 begins at 1:00
-    assert runs(given, count=1) == ["2027-05-02T21:00"]
-    assert runs(given, kubeflow, count=1, server_timezone="Africa/Cairo") == ["2027-05-09T21:00"]
-
-
-def test_each_scheduler_reports_what_it_cannot_express():
-    everything = {
-        "cron": "0 6 * * 1", "timezone": "Europe/Berlin", "start": "2026-11-01", "end": "2027-11-01", "catch_up": True,
-        "concurrency": "replace", "starting_deadline": "5s", "history": {"successful": 1, "failed": 0},
-    }  # fmt: skip
-    given = schedule.from_plain(everything)
-    refused = {
-        "kubeflow": [str(problem) for problem in kubeflow.schedule_problems(given, NOW)],
-        "argo": [str(problem) for problem in argo.schedule_problems(given)],
-        "cronjob": [str(problem) for problem in cronjob.schedule_problems(given)],
-    }
-    fields = {name: [text.partition(":")[0] for text in texts] for name, texts in refused.items()}
-    assert fields == {
-        "kubeflow": ["timezone", "concurrency", "starting_deadline", "history"],
-        "argo": ["catch_up"],
-        "cronjob": ["catch_up", "start", "end", "starting_deadline"],
-    }
-    assert all(text.count(". ") >= 1 and text.endswith(".") for texts in refused.values() for text in texts)
-
-
-def test_intervals_that_a_scheduler_cannot_count():
-    short = schedule.from_plain({"interval": "30s", "start": "2026-11-01"})
-    assert [problem.path for problem in argo.schedule_problems(short)] == [("start",)]
-    assert [problem.path for problem in cronjob.schedule_problems(short)] == [("start",), ("interval",)]
-    assert kubeflow.schedule_problems(short, NOW) == []
-
-
-@pytest.mark.parametrize("zone", ["Asia/Kolkata", "Asia/Tokyo", "Etc/GMT+3", "Asia/Kathmandu"])
-@pytest.mark.parametrize("cron", ["30 3 * * 1-5", "45 23 * * *", "*/15 * * * *", "0 6 * * 0"])
-def test_kubeflow_fires_in_its_own_zone_when_the_author_meant(zone, cron):
-    given = schedule.from_plain({"cron": cron, "timezone": zone})
-    assert kubeflow.schedule_problems(given, NOW) == []
-    there = [utc(at) for at in itertools.islice(kubeflow.fires(given, NOW), 20)]
-    assert there == [utc(at) for at in itertools.islice(fires.fire_times(given, NOW), 20)]
-
-
-def test_kubeflow_takes_a_zone_that_is_its_own():
-    given = schedule.from_plain({"cron": "0 6 * * 1", "timezone": "Europe/Berlin"})
-    assert [problem.path for problem in kubeflow.schedule_problems(given, NOW)] == [("timezone",)]
-    assert kubeflow.schedule_problems(given, NOW, "Europe/Berlin") == []
-    assert kubeflow.recurring_run(given, NOW, "Europe/Berlin")["cron_expression"] == "0 0 6 * * 1"
-
-
-def test_intervals_need_no_zone():
-    given = schedule.from_plain({"interval": "1h", "timezone": "Europe/Berlin"})
-    assert kubeflow.schedule_problems(given, NOW) == []
-
-
-def test_each_scheduler_limits_runs_or_refuses():
-    limits = {"concurrency": "allow", "max_active_runs": 3, "parallelism": 2, "timeout": "6h"}
-    when = schedule.from_plain({"cron": "@daily", **limits})
-    workflow = {"metadata": {}, "spec": {"entrypoint": "main"}}
-    limited = {"entrypoint": "main", "parallelism": 2, "activeDeadlineSeconds": 21600}
-    assert argo.cron_workflow(when, workflow, "n")["spec"]["workflowSpec"] == limited
-    config_map = next(
-        item for item in cronjob.objects(when, workflow, "n", namespace="ml") if item["kind"] == "ConfigMap"
-    )
-    assert json.loads(config_map["data"]["workflow.json"])["spec"] == limited
-    assert kubeflow.recurring_run(when, NOW)["max_concurrency"] == 3
-    assert [found.path for found in kubeflow.schedule_problems(when, NOW)] == [("parallelism",), ("timeout",)]
-    for scheduler in (argo, cronjob):
-        assert [found.path for found in scheduler.schedule_problems(when)] == [("max_active_runs",)]
-    eleven = schedule.from_plain({"cron": "@daily", "concurrency": "allow", "max_active_runs": 11})
-    assert "from 1 to 10" in str(kubeflow.schedule_problems(eleven, NOW)[0])
-
-
-RULES = {"cron": "0 6 * * 1", "depends_on_past": True, "retry": 1, "skip": ["a"]}
-
-
-def test_rules_are_refused_with_what_keeps_them():
-    rules = schedule.from_plain(RULES)
-    refused = {
-        "argo": argo.schedule_problems(rules),
-        "cronjob": cronjob.schedule_problems(rules),
-        "kubeflow": kubeflow.schedule_problems(rules, NOW),
-    }
-    fields = {name: [problem.path[0] for problem in problems] for name, problems in refused.items()}
-    assert fields == {
-        "argo": ["depends_on_past"],
-        "cronjob": ["depends_on_past"],
-        "kubeflow": ["depends_on_past", "retry", "skip"],
-    }
-    assert "`--scheduler janitor`" in str(refused["argo"][0])
-    expired = schedule.from_plain({"cron": "0 6 * * 1", "concurrency": "replace", "expired_limit": 2})
-    assert [problem.path for problem in argo.schedule_problems(expired)] == [("expired_limit",)]
 
 
 STEPS = {

@@ -18,6 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tfsteps.engines.argo.objects import CONFIG_MAPS
+from tfsteps.engines.argo.schedule_object import ACCEPTED, PAUSED, SELECTOR, STATE, read, state_of
 from tfsteps.engines.argo.workflow import WORKFLOWS
 from tfsteps.engines.schedules import Kept
 from tfsteps.kube.answers import CUT
@@ -26,7 +27,6 @@ from tfsteps.kube.errors import ApiError, Stopped
 from tfsteps.kube.resource import Metadata, metadata_of
 from tfsteps.runs.identity import PREFIX, SCHEDULED, TRIGGER
 from tfsteps.schedule import Schedule
-from tfsteps.schedule.janitor import ACCEPTED, PAUSED, SELECTOR, STATE, read, state_of
 from tfsteps.schedule.rules import DateRecord, DueRuns, RuleState, RunState, decide
 from tfsteps.schedule.types import utc
 from tfsteps.spec import SpecError, format_duration

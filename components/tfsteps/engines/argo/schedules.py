@@ -10,9 +10,11 @@ from msgspec.structs import replace
 
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import warn
-from tfsteps.engines.argo import objects
+from tfsteps.engines.argo import cronjob, objects, schedule_object
+from tfsteps.engines.argo.cronworkflow import schedule_of
 from tfsteps.engines.argo.objects import CONFIG_MAPS, CRON_JOBS, CRON_WORKFLOWS, RESOURCES
 from tfsteps.engines.argo.rule_runs import PHASES, SCHEDULED_TIME, DatedRun, decision_of, runs_by_schedule
+from tfsteps.engines.argo.schedule_object import ACCEPTED, PAUSED, SELECTOR
 from tfsteps.engines.argo.workflow import WORKFLOWS
 from tfsteps.engines.argo.workflow_objects import owner_of
 from tfsteps.engines.schedules import (
@@ -28,9 +30,7 @@ from tfsteps.kube.errors import ApiError
 from tfsteps.kube.resource import Resource
 from tfsteps.runs import demo
 from tfsteps.runs.identity import MANUAL, TRIGGER, label_value
-from tfsteps.schedule import Schedule, cronjob, janitor
-from tfsteps.schedule.argo import schedule_of
-from tfsteps.schedule.janitor import ACCEPTED, PAUSED, SELECTOR
+from tfsteps.schedule import Schedule
 from tfsteps.schedule.rules import DueRuns
 from tfsteps.spec import SpecError
 from tfsteps.systems import registry
@@ -250,7 +250,7 @@ def _ruled_state(
     runs = (by_schedule or {}).get((metadata["namespace"], metadata["uid"]), {})
     schedule, decision, unknown = None, None, _not_listed(by_schedule, manual)
     try:
-        schedule = janitor.read(item)[0]
+        schedule = schedule_object.read(item)[0]
         decision = decision_of(item, schedule, runs, now) if by_schedule is not None else None
     except (ValueError, SpecError) as error:
         unknown = unknown or str(error)

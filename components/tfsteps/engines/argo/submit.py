@@ -12,7 +12,7 @@ import yaml
 
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say, warn
-from tfsteps.engines.argo import launchers, lint, objects
+from tfsteps.engines.argo import cronjob, cronworkflow, launchers, lint, objects, schedule_object, submitter
 from tfsteps.engines.argo.authoring import pod_references
 from tfsteps.engines.argo.workflow import WORKFLOWS, trigger_of
 from tfsteps.engines.authoring import Compiled, LintError
@@ -26,7 +26,7 @@ from tfsteps.kube.resource import Resource
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.runs.demo import DemoError, mark_of, without_mark
 from tfsteps.runs.identity import MANUAL, PIPELINE, SCHEDULED, TRIGGER, label_value
-from tfsteps.schedule import Schedule, argo, cronjob, janitor, submitter
+from tfsteps.schedule import Schedule
 from tfsteps.schedule.fires import fire_times as schedule_times
 from tfsteps.settings.find import Found
 from tfsteps.settings.types import RunSettings
@@ -184,7 +184,7 @@ def _refuse_second_scheduler(api: Api, item: Mapping[str, Any], default: str) ->
                 raise
             warn(f"whether a {resource.kind} {name} is a schedule, too, is not known: {error}")
             continue
-        if objects.is_ours(other) and (resource != objects.CONFIG_MAPS or janitor.is_schedule(other)):
+        if objects.is_ours(other) and (resource != objects.CONFIG_MAPS or schedule_object.is_schedule(other)):
             raise CommandError(
                 f"{name} is already a schedule in {namespace}, as a {resource.kind}, and each date would start two "
                 f"runs: remove it with `tfsteps schedules delete {name}`, or choose another --name"
@@ -219,23 +219,23 @@ def _manifests(submission: Submission, runs: RunSettings = NO_SETTINGS) -> list[
 def _scheduled(submission: Submission, when: Schedule, manifest: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the objects of a schedule of a Workflow."""
     name = submission.name or submission.compiled.name
-    if len(name) > argo.NAME_LENGTH:
-        raise CommandError(f"name {name!r} is longer than {argo.NAME_LENGTH} characters; give a shorter --name")
+    if len(name) > cronworkflow.NAME_LENGTH:
+        raise CommandError(f"name {name!r} is longer than {cronworkflow.NAME_LENGTH} characters; give a shorter --name")
     match _scheduler(submission.scheduler, when):
         case Scheduler.CRONWORKFLOW:
-            _refuse(argo.schedule_problems(when))
-            return [argo.cron_workflow(when, manifest, name)]
+            _refuse(cronworkflow.schedule_problems(when))
+            return [cronworkflow.cron_workflow(when, manifest, name)]
         case Scheduler.CRONJOB:
             _refuse(cronjob.schedule_problems(when))
             return _cron_job(submission, when, manifest, name)
         case Scheduler.JANITOR:
-            return [janitor.config_map(when, manifest, name)]
+            return [schedule_object.config_map(when, manifest, name)]
 
 
 def _scheduler(chosen: Scheduler | None, when: Schedule) -> Scheduler:
     if chosen is not None:
         return chosen
-    return Scheduler.JANITOR if argo.schedule_problems(when) else Scheduler.CRONWORKFLOW
+    return Scheduler.JANITOR if cronworkflow.schedule_problems(when) else Scheduler.CRONWORKFLOW
 
 
 def _cron_job(submission: Submission, when: Schedule, manifest: dict[str, Any], name: str) -> list[dict[str, Any]]:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from tfsteps.engines.kfp.client import open_client, pages
+from tfsteps.engines.kfp.recurring_run import schedule_of
 from tfsteps.engines.schedules import Outcome, ScheduledRun, SchedulePlace, ScheduleState, newest_first
 from tfsteps.schedule import Schedule
-from tfsteps.schedule.kubeflow import schedule_of
 
 _MOST_RUNS = 500  # of all pipelines, the newest first
 _STATES: dict[str, Outcome] = {

@@ -21,7 +21,7 @@ from tfsteps.console.messages import say, warn
 from tfsteps.console.text import local_time
 from tfsteps.engines.authoring import Compiled, LintError
 from tfsteps.engines.cluster_checks import JOB_STEPS, check_settings, missing_objects
-from tfsteps.engines.kfp import lint
+from tfsteps.engines.kfp import lint, recurring_run
 from tfsteps.engines.kfp.authoring import NAMESPACE, pod_references
 from tfsteps.engines.kfp.client import open_client, pages
 from tfsteps.engines.kfp.graph import calls
@@ -34,7 +34,6 @@ from tfsteps.kube.errors import ApiError
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.runs.demo import DEMO, Mark
 from tfsteps.runs.identity import MANUAL, TRIGGER, spec_hash
-from tfsteps.schedule import kubeflow
 from tfsteps.schedule.types import utc
 from tfsteps.settings.find import VARIABLE
 from tfsteps.spec import SpecError
@@ -358,7 +357,7 @@ def _arguments(submission: Submission, now: float) -> dict[str, Any]:
         **({"service_account": submission.service_account} if submission.service_account else {}),
     }
     when = submission.when
-    return arguments | (kubeflow.recurring_run(when, now, submission.server_timezone) if when else {})
+    return arguments | (recurring_run.arguments(when, now, submission.server_timezone) if when else {})
 
 
 def _dated(submission: Submission, now: float) -> str:
@@ -376,11 +375,11 @@ def fire_times(submission: Submission, now: float) -> Iterator[int]:
     assert when is not None
     if fix := timezones.fix(server_timezone):
         raise CommandError(f"--server-timezone {server_timezone!r} {timezones.WRONG}. {fix}")
-    if problems := kubeflow.schedule_problems(when, now, server_timezone):
+    if problems := recurring_run.schedule_problems(when, now, server_timezone):
         raise SpecError(problems, "schedule")
     if when.concurrency == "allow" and when.max_active_runs is None:
-        warn(f"Kubeflow Pipelines runs at most {kubeflow.MOST_AT_ONCE} runs of a schedule at once")
-    return kubeflow.fires(when, now, server_timezone)
+        warn(f"Kubeflow Pipelines runs at most {recurring_run.MOST_AT_ONCE} runs of a schedule at once")
+    return recurring_run.fires(when, now, server_timezone)
 
 
 @contextlib.contextmanager

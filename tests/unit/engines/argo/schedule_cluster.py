@@ -5,9 +5,9 @@ import json
 import time
 from types import SimpleNamespace
 
-from tfsteps.engines.argo import rule_runs
+from tfsteps.engines.argo import rule_runs, schedule_object
 from tfsteps.kube.errors import ApiError
-from tfsteps.schedule import from_plain, janitor
+from tfsteps.schedule import from_plain
 from tfsteps.schedule.types import utc
 
 CREATED = 1_767_225_600  # 2026-01-01T00:00:00Z
@@ -50,7 +50,7 @@ class Cluster:
         self.before = self.after = lambda number: None
         self.refuse_creation = False
         self.stopping = SimpleNamespace(is_set=lambda: False)
-        self.store("configmaps", janitor.config_map(from_plain(plain), TEMPLATE, name))
+        self.store("configmaps", schedule_object.config_map(from_plain(plain), TEMPLATE, name))
         self.name = name
 
     # --- what users and controllers do
@@ -60,7 +60,7 @@ class Cluster:
         return self.objects["configmaps"][self.name]
 
     def change(self, plain):
-        self.schedule["data"] = janitor.config_map(from_plain(plain), TEMPLATE, self.name)["data"]
+        self.schedule["data"] = schedule_object.config_map(from_plain(plain), TEMPLATE, self.name)["data"]
         self._changed("configmaps", self.name)
 
     def annotate(self, **marks):
@@ -88,7 +88,7 @@ class Cluster:
         if plural == "workflows" and item["spec"].get("shutdown"):
             item["status"] = {"phase": "Failed"}
             self.never_started |= {int(name.rpartition("-")[2])} - self.starts.keys()
-        text = (item["metadata"].get("annotations") or {}).get(janitor.STATE)
+        text = (item["metadata"].get("annotations") or {}).get(schedule_object.STATE)
         if plural == "configmaps" and text:
             records = json.loads(text)["records"]
             self.results |= {record["date"]: record["result"] for record in records}

@@ -8,10 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.engines.argo.schedule_cluster import CREATED, TEMPLATE, Cluster, Died, use_clock
-from tfsteps.engines.argo import rule_runs
+from tfsteps.engines.argo import rule_runs, schedule_object
 from tfsteps.engines.argo.submit import clear_manual
 from tfsteps.kube.errors import ApiError
-from tfsteps.schedule import from_plain, janitor, rules
+from tfsteps.schedule import from_plain, rules
 from tfsteps.schedule.types import utc
 
 HOUR, DAY = 3600, 86400
@@ -93,14 +93,14 @@ def test_depends_on_past_waits_for_success_or_for_the_user(start):
     passes(cluster)
     assert dates(cluster) == [1]
     ((_, runs),) = rule_runs.runs_by_schedule(cluster, "").items()
-    decision = rule_runs.decision_of(cluster.schedule, janitor.read(cluster.schedule)[0], runs, cluster.clock)
+    decision = rule_runs.decision_of(cluster.schedule, schedule_object.read(cluster.schedule)[0], runs, cluster.clock)
     assert (decision.waiting, decision.why) == (
         (day(2), day(3)), f"the run of {utc(day(1))} failed, and `depends_on_past` is set",
     )  # fmt: skip
     cluster.objects["workflows"].clear()  # that a failed run is gone makes no success of it
     passes(cluster)
     assert dates(cluster) == [1]
-    cluster.annotate(**{janitor.ACCEPTED: str(day(1))})
+    cluster.annotate(**{schedule_object.ACCEPTED: str(day(1))})
     cluster.keep()
     assert dates(cluster) == [1, 2]
     del cluster.objects["workflows"][f"nightly-{day(2)}"]  # nobody has seen how it ended
@@ -208,10 +208,10 @@ def test_a_rule_deletes_nothing_if_demos_are_not_known(start, monkeypatch):
 
 def test_a_paused_schedule_starts_nothing_and_a_change_gives_up_what_waits(start):
     cluster = start(catch_up=True)
-    cluster.annotate(**{janitor.PAUSED: "true"})
+    cluster.annotate(**{schedule_object.PAUSED: "true"})
     passes(cluster, 3)
     assert (cluster.starts, cluster.results) == ({}, {})
-    cluster.annotate(**{janitor.PAUSED: None})
+    cluster.annotate(**{schedule_object.PAUSED: None})
     cluster.change({"cron": "0 12 * * *", "catch_up": True})
     cluster.keep()
     assert cluster.results == dict.fromkeys([day(1), day(2), day(3)], "missed")
@@ -247,7 +247,7 @@ def schedule_data(spec, version="tfsteps.dev/v1"):
 )  # fmt: skip
 def test_an_invalid_schedule_is_reported_and_holds_up_no_other(start, data, wrong):
     cluster = start()
-    bad = janitor.config_map(from_plain({"cron": "0 0 * * *"}), TEMPLATE, "bad")
+    bad = schedule_object.config_map(from_plain({"cron": "0 0 * * *"}), TEMPLATE, "bad")
     cluster.store("configmaps", {**bad, "data": {**bad["data"], **data}})
     cluster.clock += DAY
     kept = cluster.keep()
@@ -258,7 +258,7 @@ def test_an_invalid_schedule_is_reported_and_holds_up_no_other(start, data, wron
 def test_lost_records_and_another_workflow_of_the_name_start_nothing(start):
     cluster = start()
     passes(cluster)
-    cluster.annotate(**{janitor.STATE: None})
+    cluster.annotate(**{schedule_object.STATE: None})
     passes(cluster)
     assert dates(cluster) == [1]
     assert "is missing" in cluster.said[-1]
@@ -291,7 +291,7 @@ def test_many_dates_are_decided_in_bounded_records(start):
     cluster = start(cron="* * * * *")
     cluster.clock += 20 * DAY
     cluster.keep()
-    state = janitor.state_of(cluster.schedule)
+    state = schedule_object.state_of(cluster.schedule)
     assert (state.decided_to, len(state.records), len(cluster.starts)) == (day(20), 401, 1)
     assert len(cluster.results) == 20 * 24 * 60
 
@@ -317,8 +317,8 @@ def happen(cluster, event):
         case ("end", index, phase):
             cluster.end(dict(enumerate(sorted(cluster.starts, reverse=True))).get(index, 0), phase)
         case ("pause" | "resume" as action,):
-            paused = {janitor.PAUSED: "true" if action == "pause" else None}
-            accepted = {} if action == "pause" else {janitor.ACCEPTED: str(int(cluster.clock))}
+            paused = {schedule_object.PAUSED: "true" if action == "pause" else None}
+            accepted = {} if action == "pause" else {schedule_object.ACCEPTED: str(int(cluster.clock))}
             cluster.annotate(**paused, **accepted)
         case ("refuse" | "allow" as action,):
             cluster.refuse_creation = action == "refuse"
@@ -361,7 +361,7 @@ def check(cluster, plain):
         happen(cluster, event)
     assert max(cluster.starts.values(), default=1) == 1, "a date was sent twice"
     every = rules.dates_after(from_plain(plain), CREATED, 0)
-    decided_to = janitor.state_of(cluster.schedule).decided_to
+    decided_to = schedule_object.state_of(cluster.schedule).decided_to
     decided = set(itertools.takewhile(lambda date: date <= decided_to, every))
     assert cluster.starts.keys() <= decided, "a run of no date"
     assert decided <= cluster.results.keys(), "a date was lost silently"

@@ -7,9 +7,9 @@ import pytest
 
 import tfsteps
 from tfsteps import spec
+from tfsteps.engines.argo import cronjob
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
-from tfsteps.schedule import cronjob
 from tfsteps.schedule.types import Schedule
 from tfsteps.settings.apply import apply
 from tfsteps.settings.parse import parse
@@ -24,7 +24,7 @@ USERS, PLATFORMS = {"name": "own"}, {"name": "hub"}
 MAKERS = {  # each module that makes a pod, and why its pods have the pull secrets
     "engines/argo/step.py": "a fragment: Argo adds the pull secrets of the Workflow",
     "platforms/tfjob_v1alpha1/tfjob.py": "a template without a container",
-    "schedule/cronjob.py": "tested here",
+    "engines/argo/cronjob.py": "tested here",
     "systems/kubernetes/cleanup/keeper.py": "its Job is suspended: it has no pod",
     "systems/kubernetes/code_claim.py": "tested here",
     "systems/kubernetes/follow/volume_reader.py": "runs the launcher's image: tests/wire/test_volume_reader.py",

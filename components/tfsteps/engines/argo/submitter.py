@@ -1,6 +1,7 @@
-"""`python -m tfsteps.schedule.submitter FILE`: creates the Workflow in FILE and waits for its end. Runs in a Job's pod.
+"""`python -m tfsteps.engines.argo.submitter FILE`: creates the Workflow in FILE, and waits for its end.
 
-The Workflow has the name of the Job, so a retried pod finds it. The Job owns the Workflow: both are deleted together.
+It runs in the pod of a Job. The Workflow has the name of the Job, so a retried pod finds it. The Job owns the Workflow:
+both are deleted together.
 """
 
 import os
@@ -13,18 +14,17 @@ from typing import Any
 
 import msgspec
 
+from tfsteps.engines.argo.workflow import WORKFLOWS
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.kube.access import find
 from tfsteps.kube.client import Api
 from tfsteps.kube.credentials import AccessError
 from tfsteps.kube.errors import ApiError
-from tfsteps.kube.resource import Resource
 from tfsteps.kube.watch import Changed, Deleted, Listed, Refused, Seen, Watch
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.text import streams
 
 JOB_NAME, JOB_UID = "TFSTEPS_JOB_NAME", "TFSTEPS_JOB_UID"
-WORKFLOWS = Resource("argoproj.io/v1alpha1", "workflows", "Workflow")  # this package knows no engine
 _ENDED = {"Succeeded": ExitCode.SUCCEEDED, "Failed": ExitCode.FAILED, "Error": ExitCode.FAILED}
 
 
@@ -70,7 +70,7 @@ def read(arguments: Sequence[str]) -> dict[str, Any]:
     if len(arguments) != 1:
         raise SubmitError(
             f"expected one argument, the file of a Workflow; got {len(arguments)}: "
-            "python -m tfsteps.schedule.submitter FILE",
+            "python -m tfsteps.engines.argo.submitter FILE",
             ExitCode.USAGE,
         )
     (file,) = arguments
@@ -184,7 +184,7 @@ def _workflow(seen: Seen, metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _say(text: str) -> None:
-    print(text, flush=True)  # noqa: T201  the Job's log
+    print(text, flush=True)  # the Job's log
 
 
 if __name__ == "__main__":

@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
+from tfsteps.engines.argo.cronworkflow import NAME_LENGTH, policies, rules
+from tfsteps.engines.argo.submitter import JOB_NAME, JOB_UID
 from tfsteps.image import IMAGE
 from tfsteps.launcher.exit_codes import ExitCode
-from tfsteps.schedule.argo import NAME_LENGTH, policies, rules
 from tfsteps.schedule.fires import fire_times
-from tfsteps.schedule.submitter import JOB_NAME, JOB_UID
 from tfsteps.schedule.types import Schedule, run_spec
 from tfsteps.spec.problems import Problem, problem
 
@@ -128,7 +128,7 @@ def _container(image: str) -> dict[str, Any]:
     return {
         "name": "submit",
         "image": image,
-        "command": ["python", "-m", "tfsteps.schedule.submitter"],
+        "command": ["python", "-m", "tfsteps.engines.argo.submitter"],
         "args": [f"{_FOLDER}/{FILE}"],
         "env": [
             {"name": variable, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{label}']"}}}

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
+from tfsteps.engines.argo.cronjob import FILE
+from tfsteps.engines.argo.cronworkflow import NAME_LENGTH
 from tfsteps.json_errors import NOT_READABLE
-from tfsteps.schedule.argo import NAME_LENGTH
-from tfsteps.schedule.cronjob import FILE
 from tfsteps.schedule.parse import from_plain
 from tfsteps.schedule.rules import RuleState
 from tfsteps.schedule.types import Schedule, run_spec

@@ -42,7 +42,7 @@ def fires(schedule: Schedule, now: float, server_timezone: str = "UTC") -> Itera
     return fire_times(schedule, now, cron, zone, adjusts_midnight=False)
 
 
-def recurring_run(schedule: Schedule, now: float, server_timezone: str = "UTC") -> dict[str, Any]:
+def arguments(schedule: Schedule, now: float, server_timezone: str = "UTC") -> dict[str, Any]:
     """Return the schedule arguments of `kfp.Client().create_recurring_run`, for a schedule without problems."""
     cron = _server_cron(schedule, now, server_timezone)
     trigger = {"cron_expression": cron.with_seconds()} if cron else {"interval_second": int(schedule.interval or 0)}
