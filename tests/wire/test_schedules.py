@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+import os
 from types import SimpleNamespace
 
 import msgspec
@@ -10,6 +11,8 @@ import pytest
 from tests.unit.cli.command import said, tfsteps
 from tests.unit.cli.jobs_on_cluster import write_kubeconfig
 from tests.wire.scripted import Answer, refusal, serve
+from tfsteps.cli.commands import schedules
+from tfsteps.engines import registry
 from tfsteps.engines.argo import cronjob, cronworkflow, schedule_object
 from tfsteps.schedule import from_plain
 from tfsteps.schedule.rules import DateRecord, RuleState, when
@@ -266,3 +269,24 @@ def test_what_may_not_be_listed_is_said_to_be_unknown(objects):
 def test_wrong_commands(objects, arguments, wrong):
     code, out, err = tfsteps("schedules", *arguments)
     assert (code, out, err) == (2, "", f"error: {wrong}\n")
+
+
+@pytest.mark.parametrize(
+    ("engine", "host", "variable", "chosen"),
+    [
+        (None, "", "", "argo"),
+        (None, "https://kubeflow.example", "", "kfp"),
+        (None, "", "KF_PIPELINES_ENDPOINT", "kfp"),
+        (None, "", "OTHER_API", "other"),
+        ("argo", "https://kubeflow.example", "", "argo"),
+    ],
+)
+def test_without_a_name_the_engine_whose_api_is_named_is_chosen(engine, host, variable, chosen, monkeypatch):
+    monkeypatch.delenv("KF_PIPELINES_ENDPOINT", raising=False)
+    monkeypatch.setenv(variable or "UNRELATED", "https://other.example")
+    other = msgspec.structs.replace(
+        registry.plugin("kfp"), name="other", schedules=object(), is_configured=lambda _: "OTHER_API" in os.environ
+    )
+    engines = {"kfp": registry.plugin("kfp"), "other": other, "argo": registry.plugin("argo")}
+    monkeypatch.setattr(schedules, "_ENGINES", engines)
+    assert schedules._opener(engine, host) is engines[chosen].schedules

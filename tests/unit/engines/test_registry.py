@@ -19,7 +19,7 @@ def test_each_engine_declares_itself(name):
     engine = registry.plugin(name)
     assert engine.name == name
     assert all(getattr(engine, function)() is not None for function in FUNCTIONS if getattr(engine, function))
-    for function in ("submit", "fire_times", "rerun", "find_pipeline"):
+    for function in ("submit", "fire_times", "rerun", "find_pipeline", "is_configured", "schedules", "keep_schedules"):
         if declared := getattr(engine, function):
             (target,) = (cell.cell_contents for cell in declared.__closure__)
             module, _, attribute = target.partition(":")

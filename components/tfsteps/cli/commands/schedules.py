@@ -2,7 +2,6 @@
 
 import datetime as dt
 import enum
-import os
 import shlex
 import time
 from collections.abc import Callable, Sequence
@@ -22,6 +21,7 @@ from tfsteps.engines import registry
 from tfsteps.engines.schedules import ScheduledRun, SchedulePlace, Schedules, ScheduleState
 
 _SHOWN = 50  # records
+_ENGINES = {plugin.name: plugin for plugin in registry.most_specific_first() if plugin.schedules}
 _SPARE = ("KIND", "NAMESPACE", "SCHEDULE", "LAST")
 
 
@@ -51,9 +51,9 @@ def schedules(
     engine: Annotated[
         str | None,
         typer.Option(
-            metavar="<argo|kfp>",
+            metavar=f"<{'|'.join(_ENGINES)}>",
             help="The engine of the schedules.",
-            show_default="kfp with --host or $KF_PIPELINES_ENDPOINT, else argo",
+            show_default=f"the one whose API --host or the environment names, else {[*_ENGINES][-1]}",
         ),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete without a question.")] = False,
@@ -99,11 +99,11 @@ def schedules(
 
 
 def _opener(engine: str | None, host: str) -> Any:
-    name = engine or ("kfp" if host or os.environ.get("KF_PIPELINES_ENDPOINT") else "argo")
-    engines = {name: plugin for name, plugin in registry.plugins().items() if plugin.schedules}
-    if name not in engines:
-        raise CommandError(f"engine {name!r} has no schedules: use one of {', '.join(engines)}")
-    return engines[name].schedules
+    configured = (name for name, plugin in _ENGINES.items() if plugin.is_configured and plugin.is_configured(host))
+    name = engine or next(configured, [*_ENGINES][-1])
+    if name not in _ENGINES:
+        raise CommandError(f"engine {name!r} has no schedules: use one of {', '.join(_ENGINES)}")
+    return _ENGINES[name].schedules
 
 
 def _chosen(states: Sequence[ScheduleState], name: str | None, action: ScheduleAction) -> ScheduleState:

@@ -1,6 +1,7 @@
 """The client of Kubeflow Pipelines, with errors for users."""
 
 import contextlib
+import os
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -9,6 +10,11 @@ from tfsteps.console.errors import CommandError
 from tfsteps.launcher.exit_codes import ExitCode
 
 _PAGE = 100
+
+
+def is_configured(host: str) -> bool:
+    """Tell whether `--host` or the environment names the API; otherwise the client asks the kubeconfig."""
+    return bool(host or os.environ.get("KF_PIPELINES_ENDPOINT"))
 
 
 @contextlib.contextmanager

@@ -26,6 +26,7 @@ PLUGIN = EnginePlugin(
     fire_times=deferred("tfsteps.engines.kfp.submit:fire_times"),
     schedules=deferred("tfsteps.engines.kfp.schedules:open_schedules"),
     import_writer=ImportWriter(write=deferred("tfsteps.engines.kfp.import_writer:program"), suffix=".py"),
+    is_configured=deferred("tfsteps.engines.kfp.client:is_configured"),
     notation="a pipeline of Kubeflow Pipelines",
     definition="decorate a function with @dsl.pipeline",
     sdk="kfp",

@@ -23,7 +23,7 @@ from tfsteps.engines.authoring import Compiled, LintError
 from tfsteps.engines.cluster_checks import JOB_STEPS, check_settings, missing_objects
 from tfsteps.engines.kfp import lint, recurring_run
 from tfsteps.engines.kfp.authoring import NAMESPACE, pod_references
-from tfsteps.engines.kfp.client import open_client, pages
+from tfsteps.engines.kfp.client import is_configured, open_client, pages
 from tfsteps.engines.kfp.graph import calls
 from tfsteps.engines.kfp.inputs import definitions, typed
 from tfsteps.engines.submission import Submission, agree, print_yaml, show_command
@@ -107,7 +107,7 @@ def submit(submission: Submission) -> int:
 
 def _kubernetes(submission: Submission) -> Api | None:
     """Return the cluster of the back end; None = none is configured, or the kubeconfig may be for another one."""
-    if (submission.host or os.environ.get("KF_PIPELINES_ENDPOINT")) and not submission.context:
+    if is_configured(submission.host) and not submission.context:
         return None
     try:
         return Api(find(submission.context), patience=0)
