@@ -81,6 +81,10 @@ class Authoring(abc.ABC):
         """Return the pipelines that a program defines, by name, each with a function that compiles it to text."""
         return {}
 
+    def program_fix(self, error: BaseException) -> str:  # noqa: ARG002
+        """Return what to do about an error of a program, as a clause; empty = it is not known to this engine."""
+        return ""
+
     def reads(self, documents: Sequence[Document]) -> bool:  # noqa: ARG002
         """Tell whether documents are compiled pipelines of this engine."""
         return False

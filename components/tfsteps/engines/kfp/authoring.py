@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from tfsteps.engines.authoring import SETTINGS, Authoring, Document, PipelineTask
+from tfsteps.engines.kfp import version1
 from tfsteps.engines.kfp.executor import whole_numbers
 from tfsteps.engines.kfp.graph import INPUT, UNKNOWN, Call, Node, calls, parameters, short
 from tfsteps.engines.kfp.inputs import decoded, typed
@@ -58,6 +59,10 @@ class KubeflowAuthoring(Authoring):
             for name, pipeline in named.items()
             if pipeline.pipeline_func.__module__ == module.__name__
         }
+
+    def program_fix(self, error: BaseException) -> str:
+        """Return what replaces a name of version 1."""
+        return version1.program_fix(error)
 
     def reads(self, documents: Sequence[Document]) -> bool:
         """Tell whether the first document is a pipeline spec."""
