@@ -366,6 +366,9 @@ def test_a_workflow_whose_launcher_failed_without_a_job_is_listed_and_shown(pipe
     pod = failed_launcher(message=f"first\n{REFUSED}\n")
     rows = [line.split()[:7] for line in pipelines(pod)]
     assert ["nightly-b4b4b", "0b9a5a3e", "nightly", "-", "-", "failed", "argo"] in rows
+    pod["metadata"]["annotations"] = {"workflows.argoproj.io/node-name": "nightly-b4b4b.root.train.executor"}
+    rows = [line.split()[:7] for line in pipelines(pod)]
+    assert ["nightly-b4b4b", "0b9a5a3e", "nightly", "-", "-", "failed", "kfp"] in rows
     for name in ("0b9a5a3e", "nightly-b4b4b", "nightly"):
         lines = pipelines(pod, command=("show", name))
         assert lines[0].split() == ["run", "0b9a5a3e"]

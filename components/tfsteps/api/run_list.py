@@ -50,7 +50,7 @@ class Entry(msgspec.Struct, frozen=True):
     """One line of the list.
 
     Attributes:
-        status: Of a job; of a pipeline, its state and times alone.
+        status: Of a job; of a pipeline, its state, its times, and the name of its engine as `system`.
         workflow: The name of its Workflow; empty = none.
         job: The job, as its backend returned it; None = it is a pipeline.
         trigger: What started its pipeline: manual, scheduled, unknown; `-` = it has none; empty = nobody asked.
@@ -82,7 +82,7 @@ class Entry(msgspec.Struct, frozen=True):
         status = Status(
             identity=Identity(run=record.run, task="", pipeline=record.pipeline),
             job="",
-            system="argo" if record.workflow else "local",
+            system=record.engine,
             state=record.state,
             message=record.message,
             created=record.created,

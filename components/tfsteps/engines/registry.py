@@ -73,6 +73,13 @@ def engine_objects() -> "list[EngineObjects]":
     return list({objects.resource: objects for objects in reversed(described)}.values())[::-1]
 
 
+def engine_of(objects: "EngineObjects", step: str) -> str:
+    """Return the name of the engine whose runs have such objects, and a step of this path."""
+    engines = [engine for engine in most_specific_first() if engine.objects and engine.objects() == objects]
+    named = (engine.name for engine in engines if engine.node_names and engine.node_names().task_name(step))
+    return next(named, engines[-1].name)
+
+
 def find_origin(owners: Sequence[Mapping[str, Any]], step: str) -> Origin:
     """Return where a job comes from that has these ownerReferences and was launched by this step."""
     references = (objects.reference_in(owners) for objects in engine_objects())

@@ -95,6 +95,7 @@ class PipelineRecord(msgspec.Struct, kw_only=True):
         steps: The tries of its steps in the order of their starts; empty if none has started, or it was recorded before
             tfsteps recorded steps.
         workflow: The name of its Workflow on a cluster; empty = it ran on this machine.
+        engine: The name of the engine that ran it.
         demo: The mark of a demo; None = it is none.
     """
 
@@ -106,6 +107,7 @@ class PipelineRecord(msgspec.Struct, kw_only=True):
     ended: float | None = None
     steps: list[StepRecord] = []
     workflow: str = ""
+    engine: str = "local"
     demo: Mark | None = None
 
     def write(self) -> None:

@@ -47,6 +47,12 @@ def test_engines_that_share_a_kind_of_object_are_asked_once():
     assert registry.find_origin([{**OWNER, "apiVersion": "v1"}], "wf.main.fit").workflow == ""
 
 
+@pytest.mark.parametrize(("step", "name"), [("wf.root.fit.executor", "kfp"), ("wf.main.fit", "argo"), ("", "argo")])
+def test_the_engine_of_a_run_is_known_by_the_names_of_its_steps(step, name):
+    (objects,) = registry.engine_objects()
+    assert registry.engine_of(objects, step) == name
+
+
 class Answers:
     def __init__(self, why):
         self.why_step_ended = lambda *_: why

@@ -390,6 +390,7 @@ def _record(run: str, workflow: str, pods: Sequence[_Item], objects: EngineObjec
         created=created,
         ended=max(node.ended or created for node in nodes),
         workflow=workflow,
+        engine=registry.engine_of(objects, objects.step_of(pods[-1])),
         demo=mark_of(pods[-1]),
     )
 

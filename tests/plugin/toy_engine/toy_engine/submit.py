@@ -45,7 +45,9 @@ class _Runner:
         self, pipeline: Pipeline, run: str, folder: pathlib.Path, start: Callable[[list[str]], StepProcess]
     ) -> None:
         self._pipeline, self._folder, self._start = pipeline, folder, start
-        self._record = PipelineRecord(run=run, pipeline=pipeline.toy, state=State.RUNNING, created=time.time())
+        self._record = PipelineRecord(
+            run=run, pipeline=pipeline.toy, engine="toy", state=State.RUNNING, created=time.time()
+        )
         self._out = Printer()
         self._stopped = False
         self._process: StepProcess | None = None
