@@ -1,8 +1,10 @@
 """What the engines declare, and which of them is asked first."""
 
 import importlib
+import pathlib
 import subprocess
 import sys
+import tomllib
 
 import pytest
 
@@ -12,6 +14,15 @@ from tfsteps.engines.registry import NAMES
 
 FUNCTIONS = ("authoring", "objects", "node_names")
 OWNER = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "wf-x2k4q", "uid": "w"}
+IN_PODS = ("find_pipeline", "objects", "node_names", "keep_schedules")
+STARTED = [f"tfsteps.engines.{module}" for module in ("argo.submitter", "local.step", "local.preloaded")]
+ROOT = pathlib.Path(__file__).parents[3]
+
+
+def _target(function):
+    """Return what `deferred` or `constant` was given."""
+    (cell,) = function.__closure__
+    return cell.cell_contents
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -21,9 +32,21 @@ def test_each_engine_declares_itself(name):
     assert all(getattr(engine, function)() is not None for function in FUNCTIONS if getattr(engine, function))
     for function in ("submit", "fire_times", "rerun", "find_pipeline", "is_configured", "schedules", "keep_schedules"):
         if declared := getattr(engine, function):
-            (target,) = (cell.cell_contents for cell in declared.__closure__)
+            target = _target(declared)
             module, _, attribute = target.partition(":")
             assert callable(getattr(importlib.import_module(module), attribute)), target
+
+
+def test_the_contract_of_pods_has_each_module_that_a_plugin_loads_there():
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (contract,) = [contract for contract in config if contract["name"].startswith("What runs in a pod")]
+    engines = [registry.plugin(name) for name in NAMES]
+    loaded = [getattr(engine, function) for engine in engines for function in IN_PODS]
+    loaded += [engine.step.task for engine in engines if engine.step]
+    modules = {_target(function).partition(":")[0] for function in loaded if function}
+    modules |= {registry.__name__, *(f"tfsteps.engines.{name}.plugin" for name in NAMES), *STARTED}
+    named = [module for module in contract["source_modules"] if module.startswith("tfsteps.engines.")]
+    assert sorted(named) == sorted(modules)
 
 
 def test_argo_is_asked_last_because_its_pods_may_be_of_another_engine(monkeypatch):
