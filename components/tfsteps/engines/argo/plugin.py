@@ -1,14 +1,7 @@
 """Argo Workflows, as an engine."""
 
-from collections.abc import Sequence
-
 from tfsteps.engines.argo import ARGUMENT
 from tfsteps.engines.plugin import EnginePlugin, ImportWriter, StepCommand, constant, deferred
-
-
-def _recognizes(arguments: Sequence[str]) -> bool:
-    return bool(arguments) and arguments[0] == ARGUMENT
-
 
 PLUGIN = EnginePlugin(
     name="argo",
@@ -16,7 +9,7 @@ PLUGIN = EnginePlugin(
     general=True,
     step=StepCommand(
         usage=f"{ARGUMENT} COMPONENT NAME=VALUE ...",
-        recognizes=_recognizes,
+        recognizes=lambda arguments: ARGUMENT in arguments[:1],
         task=deferred("tfsteps.engines.argo.task:ArgoTask.from_arguments"),
     ),
     find_pipeline=deferred("tfsteps.engines.argo.pipeline:find_pipeline"),

@@ -27,7 +27,7 @@ from tfsteps.kube.errors import ApiError, Stopped
 from tfsteps.kube.resource import Metadata, metadata_of
 from tfsteps.runs.identity import PREFIX, SCHEDULED, TRIGGER
 from tfsteps.schedule import Schedule
-from tfsteps.schedule.rules import DateRecord, DueRuns, RuleState, RunState, decide
+from tfsteps.schedule.rules import DueRuns, RuleState, RunState, decide
 from tfsteps.schedule.types import utc
 from tfsteps.spec import SpecError, format_duration
 from tfsteps.systems import registry
@@ -198,11 +198,7 @@ def decision_of(item: Mapping[str, Any], schedule: Schedule, runs: Mapping[int, 
 def _recorded(state: RuleState | None, runs: Mapping[int, DatedRun]) -> dict[int, DatedRun]:
     """Return the runs that are recorded, by their date."""
     records = state.records if state else ()
-    return {record.date: runs[record.date] for record in records if _is_of(record, runs.get(record.date))}
-
-
-def _is_of(record: DateRecord, run: DatedRun | None) -> bool:
-    return run is not None and record.run == run.uid
+    return {record.date: run for record in records if (run := runs.get(record.date)) and run.uid == record.run}
 
 
 def created_at(item: Mapping[str, Any]) -> float:

@@ -140,15 +140,14 @@ def _left_out(call: Call) -> Iterator[str]:
     for name, artifact in call.component.get("inputDefinitions", {}).get("artifacts", {}).items():
         if artifact.get("isOptional") and name not in call.task.get("inputs", {}).get("artifacts", {}):
             used = call.component.get("dag", {}).get("tasks", {})
-            if any({"componentInputArtifact": name} in _artifacts(task) for task in used.values()):
+            if any(
+                {"componentInputArtifact": name} in task.get("inputs", {}).get("artifacts", {}).values()
+                for task in used.values()
+            ):
                 yield (
                     f"the inner pipeline's optional artifact {name!r} is left out, and a task in it takes it: the "
                     "driver fails that task; pass an artifact"
                 )
-
-
-def _artifacts(task: Node) -> list[Node]:
-    return list(task.get("inputs", {}).get("artifacts", {}).values())
 
 
 def _arguments(call: Call) -> Iterator[str]:

@@ -1,21 +1,14 @@
 """Kubeflow Pipelines, as an engine."""
 
-from collections.abc import Sequence
-
 from tfsteps.engines.kfp import ARGUMENT
 from tfsteps.engines.plugin import EnginePlugin, ImportWriter, StepCommand, constant, deferred
-
-
-def _recognizes(arguments: Sequence[str]) -> bool:
-    return ARGUMENT in arguments
-
 
 PLUGIN = EnginePlugin(
     name="kfp",
     title="Kubeflow Pipelines",
     step=StepCommand(
         usage=f"{ARGUMENT} JSON",
-        recognizes=_recognizes,
+        recognizes=lambda arguments: ARGUMENT in arguments,
         task=deferred("tfsteps.engines.kfp.executor:ExecutorInput.from_arguments"),
     ),
     find_pipeline=deferred("tfsteps.engines.kfp.pipeline:find_pipeline"),

@@ -314,7 +314,7 @@ def _difference(old: Any, submission: Submission, arguments: dict[str, Any]) -> 
     stored = old.pipeline_spec or {}
     before = {
         "cron": getattr(trigger, "cron", None),
-        "interval_second": _number(getattr(trigger, "interval_second", None)),
+        "interval_second": int(seconds) if (seconds := getattr(trigger, "interval_second", None)) else None,
         "start_time": _utc(trigger and trigger.start_time),
         "end_time": _utc(trigger and trigger.end_time),
         "max_concurrency": old.max_concurrency,
@@ -325,10 +325,6 @@ def _difference(old: Any, submission: Submission, arguments: dict[str, Any]) -> 
     }
     now, then = (yaml.safe_dump(fields, width=120).splitlines() for fields in (before, after))
     return "\n".join(difflib.unified_diff(now, then, f"{title}, now", f"{title}, then", lineterm=""))
-
-
-def _number(text: str | None) -> int | None:
-    return int(text) if text else None
 
 
 def _utc(moment: dt.datetime | None) -> str | None:
