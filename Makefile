@@ -5,8 +5,9 @@ STAMP := .venv/.complete
 SOURCES := components pipelines tests benchmarks official.py page_links.py release.py
 # What the images are built from; a digest (python@sha256:...) pins it. REGISTRY is put before the launcher image's name.
 BASE ?= python:3.11-slim-bookworm
+BASE_DIGEST = $(if $(findstring @,$(BASE)),$(lastword $(subst @, ,$(BASE))))
 REGISTRY ?= $(TFSTEPS_REGISTRY)
-OFFICIAL ?= dist/official
+OFFICIAL ?= build/official
 # Without bytecode on disk each of the processes that tests start compiles all that it imports: kfp in 2 s, not in 0.5.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -110,19 +111,21 @@ official: $(STAMP) ## the components as kubeflow/pipelines-components takes them
 	@$(BIN)/python official.py $(OFFICIAL) --owners '$(OWNERS)' --base '$(BASE)'
 
 release: $(STAMP) ## what a release publishes, into dist/: wheel, sdist, the images' contexts and SBOMs, notes, checksums; twice the same
-	@$(BIN)/python release.py
+	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
+	  { echo 'SBOMs list the packages for Python 3.11, that of the base image: make clean; make release PYTHON=python3.11'; exit 1; }
+	@$(BIN)/python release.py $(ARGS)
 
 image: $(STAMP) ## the images, by docker or podman: [REGISTRY/]tfsteps/launcher and tensorboard:<version>, with their digests; BASE is what they are built from
 	@for tool in docker podman; do $$tool info >/dev/null 2>&1 && exit; done; \
-	  echo 'error: neither docker nor podman can build here: run `docker info` or `podman info` to see why; dist/ is as it was' >&2; exit 1
+	  echo 'error: neither docker nor podman can build here: run `docker info` or `podman info` to see why' >&2; exit 1
+	@$(if $(BASE_DIGEST),,echo 'warning: BASE is $(BASE), a tag, which may name another image tomorrow: set BASE=$(BASE)@sha256:...' >&2)
 	@rm -rf build/image; $(BIN)/python -m build --wheel --no-isolation --outdir build/image >/dev/null
 	@cp images/launcher/requirements.txt build/image
 	@cp images/tensorboard/requirements.txt build/image/requirements-tensorboard.txt
-	@rm -rf dist; mv build/image dist
 	@set -- $$(TFSTEPS_REGISTRY=$(REGISTRY) $(BIN)/python -c 'import tfsteps.image as i; print(i.__version__, i.IMAGE, i.TENSORBOARD_IMAGE)'); \
-	  tool=$$(docker info >/dev/null 2>&1 && echo docker || echo podman); build="$$tool build --build-arg BASE=$(BASE) --build-arg VERSION=$$1"; \
-	  $$build --build-arg REGISTRY=$(REGISTRY) --tag $$2 --file images/launcher/Dockerfile dist && \
-	  $$build --tag $$3 --file images/tensorboard/Dockerfile dist && for image in $(BASE) $$2 $$3; do \
+	  tool=$$(docker info >/dev/null 2>&1 && echo docker || echo podman); build="$$tool build --build-arg BASE=$(BASE) --build-arg VERSION=$$1$(if $(BASE_DIGEST), --label org.opencontainers.image.base.digest=$(BASE_DIGEST))"; \
+	  $$build --build-arg REGISTRY=$(REGISTRY) --tag $$2 --file images/launcher/Dockerfile build/image && \
+	  $$build --tag $$3 --file images/tensorboard/Dockerfile build/image && for image in $(BASE) $$2 $$3; do \
 	  echo "$$image $$($$tool image inspect --format '{{.Id}}' $$image 2>/dev/null || echo 'is not stored here')"; done
 
 cluster: ## start a real Kubernetes with all job operators on this machine (root); built once, a quarter to half an hour; PLATFORM=previous: older versions

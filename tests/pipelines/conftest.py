@@ -28,14 +28,14 @@ def digits_image(build, tmp_path_factory):
     if given := os.environ.get("TFSTEPS_DIGITS_IMAGE"):  # where the cluster is not of this machine
         return given
     context = tmp_path_factory.mktemp("digits")
-    (context / "dist").mkdir()
-    shutil.copy(wheel(), context / "dist")
+    (context / "build/image").mkdir(parents=True)
+    shutil.copy(wheel(), context / "build/image")
     (context / "images/launcher").mkdir(parents=True)
     shutil.copy(ROOT / "images/launcher/requirements.txt", context / "images/launcher")
     shutil.copytree(ROOT / "pipelines", context / "pipelines", ignore=shutil.ignore_patterns("__pycache__"))
     dockerfile = context / "pipelines/Dockerfile"
     dockerfile.write_text(re.sub(r"(?m)^ARG BASE=.*", f"ARG BASE={build('train')}", dockerfile.read_text()))
-    parts = [*sorted(context.glob("dist/*.whl")), *sorted(context.glob("pipelines/*.py")), dockerfile]
+    parts = [*sorted(context.glob("build/image/*.whl")), *sorted(context.glob("pipelines/*.py")), dockerfile]
     content = hashlib.sha256(b"".join(part.read_bytes() for part in parts)).hexdigest()[:12]
     name = f"registry.local/tfsteps-digits:{content}"
     images.provide_image(name, context, dockerfile)
