@@ -4,9 +4,11 @@ All of it is built from the files of the commit HEAD and dated by it: a commit g
 the packages of its requirements.lock.
 """
 
+import argparse
 import gzip
 import hashlib
 import io
+import json
 import os
 import pathlib
 import re
@@ -15,11 +17,18 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import tomllib
+from typing import Any
+
+from packaging.requirements import Requirement
+
+from page_links import outward
 
 ROOT = pathlib.Path(__file__).resolve().parent
 IMAGES = {"launcher": "requirements.txt", "tensorboard": "requirements-tensorboard.txt"}
 """The images that an installation runs, and the name of the list of packages in each Dockerfile. Others are for
 tests."""
+NOBODY = re.compile(r"[\w.@-]+\.invalid\b")
 
 
 def main() -> None:
@@ -27,6 +36,9 @@ def main() -> None:
 
     dist/ is replaced once all is built, and is left as it was by a refusal.
     """
+    parser = argparse.ArgumentParser(description="Write what a release publishes into dist/.")
+    parser.add_argument("--trial", action="store_true", help="accept a SECURITY.md without an address of the publisher")
+    trial = parser.parse_args().trial
     changes = _git("status", "--porcelain").decode().splitlines()
     if changes:
         sys.exit(f"{len(changes)} files differ from the commit, such as {changes[0][3:]}: commit or remove them first")
@@ -35,15 +47,24 @@ def main() -> None:
         with tarfile.open(fileobj=io.BytesIO(_git("archive", "HEAD"))) as archive:
             archive.extractall(tree, filter="data")
         version = re.search(r'(?m)^__version__ = "(.+)"', (tree / "components/tfsteps/__init__.py").read_text())[1]
-        notes = _notes((tree / "CHANGELOG.md").read_text(), version)
+        notes = _notes(tree, version)
+        if (address := NOBODY.search((tree / "SECURITY.md").read_text())) and not trial:
+            sys.exit(
+                f"SECURITY.md tells people to report vulnerabilities to {address[0]}, which nobody reads: write your"
+                " address there and commit it, or look at a release without one: `make release ARGS=--trial`"
+            )
         epoch = _git("log", "-1", "--format=%ct").decode().strip()
         environment = {**os.environ, "SOURCE_DATE_EPOCH": epoch}
         build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(tree)]
         subprocess.run(build, check=True, env=environment, stdout=subprocess.DEVNULL)
         (out / f"tfsteps-{version}-notes.md").write_text(notes)
+        # Its check of what it has just written takes longer than all else here; the test of this program does it.
+        options = ["environment", sys.executable, "--output-reproducible", "--no-validate"]
+        sbom = [sys.executable, "-W", "ignore", "-m", "cyclonedx_py", *options]
+        installed = subprocess.run(sbom, check=True, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         for image in IMAGES:
             _write_context(tree / "images" / image, out, version, int(epoch))
-            _write_sbom(tree / "images" / image, out, version, environment)
+            _write_sbom(json.loads(installed.stdout), tree / "images" / image, out, version)
         files = sorted(out.iterdir())
         sums = [f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in files]
         (out / "SHA256SUMS").write_text("".join(sums))
@@ -56,8 +77,14 @@ def _git(*arguments: str) -> bytes:
     return subprocess.run(["git", *arguments], cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout
 
 
-def _notes(changelog: str, version: str) -> str:
+def _notes(tree: pathlib.Path, version: str) -> str:
     """Return the changes of a version, without the heading of its section; exit if they are not all there."""
+    project = tomllib.loads((tree / "pyproject.toml").read_text("utf-8"))
+    base = project["tool"]["hatch"]["metadata"]["hooks"]["custom"]["source-url"]
+    changelog = (tree / "CHANGELOG.md").read_text("utf-8")
+    if not base:  # nothing is left of a sentence that is a link
+        changelog = re.sub(r"(?m)(?<=\.)\s+\[[^\]]+\]\((?!\w+:)[^)]+\)$", "", changelog)
+    changelog = outward(changelog, "", base, lambda _: True)  # the page of a release is in no folder of the repository
     sections = dict(re.findall(r"(?ms)^## (.+?)\n(.*?)(?=^## |\Z)", changelog))
     if sections.get("Unreleased", "").strip():
         sys.exit(f"CHANGELOG.md has changes under Unreleased: move them to the section of {version}")
@@ -92,15 +119,69 @@ def _write_context(image: pathlib.Path, out: pathlib.Path, version: str, epoch: 
             archive.addfile(member, io.BytesIO(data))
 
 
-def _write_sbom(image: pathlib.Path, out: pathlib.Path, version: str, environment: dict[str, str]) -> None:
-    """Write a CycloneDX SBOM of the packages that an image installs, each with the hashes of its files."""
-    project = image / "project.toml"  # that of the repository has no version: hatchling finds it
-    project.write_text(f'[project]\nname = "tfsteps"\nversion = "{version}"\nlicense = "Apache-2.0"\n')
-    command = [sys.executable, "-W", "ignore", "-m", "cyclonedx_py", "requirements", str(image / "requirements.txt")]
+def _write_sbom(bom: dict[str, Any], image: pathlib.Path, out: pathlib.Path, version: str) -> None:
+    """Write a CycloneDX SBOM of what an image installs.
+
+    Args:
+        bom: That of this program's environment, which has each of these packages: names, licences, dependencies.
+        image: The folder of the image. Its requirements.txt pins the packages, with the hashes of their files.
+        out: The folder of the release, with the wheel.
+        version: The version of tfsteps.
+    """
+    pins = {}
+    for line in re.findall(r"(?m)^\w.*", (image / "requirements.txt").read_text().replace("\\\n", "")):
+        text, *hashes = re.split(r" +--hash=sha256:", line)
+        requirement = Requirement(text)
+        if requirement.marker is None or requirement.marker.evaluate():
+            pins[_name(requirement.name), str(requirement.specifier).removeprefix("==")] = hashes
+    components = {component["bom-ref"]: component for component in bom["components"]}
+    references = {
+        reference: pins[key]
+        for reference, component in components.items()
+        if (key := (_name(component["name"]), component["version"])) in pins
+    }
+    if len(references) != len(pins):
+        sys.exit(f"{sys.prefix} has not all packages of {image.name}/requirements.txt: run `make setup`")
+    [wheel] = out.glob("*.whl")
+    [root] = [component for component in components.values() if component["name"] == "tfsteps"]
+    bom["metadata"]["component"] = {
+        **{key: root[key] for key in ("description", "licenses", "name")},
+        "bom-ref": f"tfsteps=={version}",
+        "type": "application",
+        "version": version,
+        "purl": f"pkg:pypi/tfsteps@{version}",
+        "hashes": [{"alg": "SHA-256", "content": hashlib.sha256(wheel.read_bytes()).hexdigest()}],
+    }
+    bom["components"] = [
+        {
+            **{key: component[key] for key in component if key != "properties"},  # extras that other packages here need
+            "externalReferences": [
+                {
+                    "type": "distribution",
+                    "url": f"https://pypi.org/simple/{_name(component['name'])}/",
+                    "hashes": [{"alg": "SHA-256", "content": content} for content in references[reference]],
+                }
+            ],
+        }
+        for reference, component in components.items()
+        if reference in references
+    ]
+    listed = {root["bom-ref"], *references}
+    bom["dependencies"] = [
+        {
+            "ref": item["ref"] if item["ref"] in references else f"tfsteps=={version}",
+            "dependsOn": sorted(listed.intersection(item.get("dependsOn", []))),
+        }
+        for item in bom["dependencies"]
+        if item["ref"] in listed
+    ]
     file = out / f"tfsteps-{version}-{image.name}-image.cdx.json"
-    # Its check of what it has just written takes longer than all else here; the test of this program does it.
-    options = ["--pyproject", str(project), "--output-reproducible", "--no-validate", "--output-file", str(file)]
-    subprocess.run([*command, *options], check=True, env=environment, stderr=subprocess.DEVNULL)
+    file.write_text(json.dumps(bom, indent=2, sort_keys=True) + "\n")
+
+
+def _name(project: str) -> str:
+    """Return the name of a package as package indexes write it."""
+    return re.sub(r"[-_.]+", "-", project).lower()
 
 
 if __name__ == "__main__":

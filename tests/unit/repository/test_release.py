@@ -13,6 +13,7 @@ import tarfile
 import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
+from packaging.requirements import Requirement
 
 from tfsteps import __version__ as version
 
@@ -23,7 +24,8 @@ SECTION = f"""# Changelog
 
 ## {version} - 2026-11-26
 ### Jobs
-- A change.
+- A change. [Guide](docs/guides/a.md), and [one](https://a.example).
+- Another. [Page](docs/b.md)
 
 ## 0.0.1 - 2026-01-01
 - Older.
@@ -57,8 +59,8 @@ def clone(folder, changelog=SECTION):
     return folder
 
 
-def release(folder, **environment):
-    command = [sys.executable, "release.py"]
+def release(folder, options=("--trial",), **environment):
+    command = [sys.executable, "release.py", *options]
     return subprocess.run(
         command, cwd=folder, env={**os.environ, **environment}, check=False, capture_output=True, text=True, umask=0o77
     )
@@ -90,10 +92,14 @@ def test_a_release_has_these_files_with_their_checksums(built):
     }
 
 
-def test_notes_are_the_section_of_the_version(built):
-    assert (
-        built / f"tfsteps-{version}-notes.md"
-    ).read_text() == f"# tfsteps {version} - 2026-11-26\n### Jobs\n- A change.\n"
+def test_notes_are_the_section_of_the_version_without_links_into_the_repository(built):
+    notes = (built / f"tfsteps-{version}-notes.md").read_text()
+    assert notes.splitlines() == [
+        f"# tfsteps {version} - 2026-11-26",
+        "### Jobs",
+        "- A change. Guide, and [one](https://a.example).",
+        "- Another.",
+    ]
 
 
 def test_the_same_commit_gives_the_same_bytes(built, tmp_path):
@@ -122,12 +128,37 @@ def test_an_sbom_lists_what_the_image_installs(built, image):
     text = (built / f"tfsteps-{version}-{image}-image.cdx.json").read_text()
     bom = json.loads(text)
     root = bom["metadata"]["component"]
-    assert (root["name"], root["version"]) == ("tfsteps", version)
-    pins = re.findall(r"(?m)^([\w.-]+)==([\w.]+)", (ROOT / f"images/{image}/requirements.txt").read_text())
-    assert sorted((part["name"], part["version"]) for part in bom["components"]) == sorted(pins)
-    assert all(part["externalReferences"][0]["hashes"] for part in bom["components"])
+    wheel = hashlib.sha256((built / f"tfsteps-{version}-py3-none-any.whl").read_bytes()).hexdigest()
+    assert (root["name"], root["version"], root["hashes"][0]["content"]) == ("tfsteps", version, wheel)
+    pins = {}
+    for line in re.findall(r"(?m)^\w.*", (ROOT / f"images/{image}/requirements.txt").read_text().replace("\\\n", "")):
+        pin = Requirement(line.partition(" --hash")[0])
+        if pin.marker is None or pin.marker.evaluate():
+            pins[pin.name, str(pin.specifier)[2:]] = set(re.findall(r"sha256:(\w{64})\b", line))
+    hashes = {
+        (part["purl"].partition("/")[2].partition("@")[0], part["version"]): {
+            item["content"] for item in part["externalReferences"][0]["hashes"]
+        }
+        for part in bom["components"]
+    }
+    assert hashes == pins
+    assert [part["name"] for part in bom["components"] if not part.get("licenses")] in ([], ["protobuf"])
+    assert max(len(part.get("description", "")) for part in bom["components"]) < 200
+    dependencies = {item["ref"]: item["dependsOn"] for item in bom["dependencies"]}
+    assert set(dependencies) == {root["bom-ref"], *(part["bom-ref"] for part in bom["components"])}
+    assert {"launcher": "obstore", "tensorboard": "boto3"}[image] in str(dependencies[root["bom-ref"]])
     if image == "launcher":
         assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+
+
+def test_a_release_without_an_address_for_reports_of_vulnerabilities_is_refused(tmp_path):
+    folder = clone(tmp_path / "a")
+    done = release(folder, options=())
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(
+        "SECURITY.md tells people to report vulnerabilities to security@tfsteps.invalid, which"
+    )
+    assert not (folder / "dist").exists()
 
 
 def test_a_tree_with_changes_is_refused(tmp_path):
