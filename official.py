@@ -232,7 +232,10 @@ lastVerified: {date}T00:00:00Z
 """
 _TESTS = '''"""Tests of the component `{name}`."""
 
-import pytest
+import inspect
+import sys
+import types
+
 from kfp import compiler
 
 from ..component import {name}
@@ -246,9 +249,15 @@ def test_compiled(tmp_path):
     assert "{package}" in compiled
 
 
-def test_launcher():
-    """The package has the program that the component runs."""
-    assert callable(pytest.importorskip("tfsteps.steps.{name}.launcher").main)
+def test_launcher(monkeypatch):
+    """It runs the launcher of its package, which need not be installed here, and ends with its exit code."""
+    codes = []
+    launcher, streams = types.ModuleType("launcher"), types.ModuleType("streams")
+    launcher.main, streams.flush_and_exit = lambda: 10, codes.append
+    monkeypatch.setitem(sys.modules, "tfsteps.steps.{name}.launcher", launcher)
+    monkeypatch.setitem(sys.modules, "tfsteps.text.streams", streams)
+    {name}.python_func(*[None] * len(inspect.signature({name}.python_func).parameters))
+    assert codes == [10]
 '''
 
 if __name__ == "__main__":

@@ -97,6 +97,15 @@ def test_the_metadata(components, name):
     page = (components / name / "README.md").read_text()
     assert all(f"\n{line}\n" in page for line in (f"- **Name**: {name}", "    - grace-h", "## Overview 🧾"))
     assert all(line == line.rstrip() for line in page.splitlines())
+    assert not re.search(r"<\w+>", re.sub(r"`[^`]*`", "", page)), "Markdown takes it for HTML"
+
+
+def test_its_own_tests(components):
+    """They pass where the package is not installed, as in that repository's CI: pytest imports it here."""
+    command = [sys.executable, "-I", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null"]
+    done = subprocess.run([*command, components], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    assert f"{2 * len(STEPS)} passed" in done.stdout
 
 
 def test_it_runs_a_job(components, tmp_path):

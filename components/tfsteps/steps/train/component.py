@@ -89,7 +89,7 @@ def train(
         fault: platform = the same job may succeed next time; user = something must be changed first; empty = it did not
             fail.
         model: The model. metadata["path"] is its path as the replicas see it.
-        metrics: The metrics that the job names and its event files contain, and <metric>_note in the metadata: why a
+        metrics: The metrics that the job names and its event files contain, and `<metric>_note` in the metadata: why a
             metric is not set, or what is not known of its value.
         logs: Every line of every replica, with timestamps. metadata["path"] is the folder of the event files.
         report: The run report, a single HTML file.
