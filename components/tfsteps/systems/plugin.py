@@ -44,7 +44,7 @@ class Platform(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SystemPlugin(msgspec.Struct, frozen=True, kw_only=True):
-    """One job system. Functions return what is expensive to import, because each command loads all plugins.
+    """One job system. Functions return what is expensive to import: options and capabilities are read without it.
 
     Attributes:
         name: Its name in `--system` and in the job file's `systems:`.

@@ -3,11 +3,14 @@
 import pathlib
 import pkgutil
 import re
+import tomllib
 
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[3]
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+DESIGN = (ROOT / "docs/design.md").read_text()
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 NAMES = sorted({name for page in PAGES for name in re.findall(r"`(tfsteps(?:\.\w+){2,})", page.read_text())})
 
 
@@ -24,3 +27,25 @@ def test_a_method_that_a_page_lists_is_in_its_protocol():
     listed = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
     assert listed
     assert not [name for name in listed if not hasattr(System, name)]
+
+
+def test_the_design_lists_each_folder():
+    section = DESIGN.partition("### Folders")[2].partition("import-linter keeps")[0]
+    package, _, beside = section.partition("Beside it:")
+    for top, table in ((ROOT / "components/tfsteps", package), (ROOT, beside)):
+        names = [name for cell in re.findall(r"(?m)^\| (`.*?) \|", table) for name in re.findall(r"`([^`]+)`", cell)]
+        assert [name for name in names if not (top / name).exists()] == []
+        assert top == ROOT or {f"{path.parent.name}/" for path in top.glob("*/__init__.py")} <= set(names)
+    for name in ("images", "manifests"):
+        [cell] = re.findall(rf"(?m)^\| `{name}/` \| (.*) \|$", beside)
+        assert {path.name for path in (ROOT / name).iterdir()} == set(re.findall(r"`([^`]+)`", cell)) - {"latest"}
+
+
+def test_the_design_lists_the_layers():
+    layers = PROJECT["tool"]["importlinter"]["contracts"][0]["layers"]
+    assert "".join(f"    {layer}\n" for layer in layers) in DESIGN
+
+
+def test_the_design_lists_the_extras():
+    listed = re.findall(r"`(\w+)`", DESIGN.partition("Extras are\n")[2].partition(". ")[0])
+    assert sorted(listed) == sorted(PROJECT["project"]["optional-dependencies"])
