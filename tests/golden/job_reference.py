@@ -1,6 +1,7 @@
 """docs/reference/job.md: a table of fields for each type of a job file, from the types and their docstrings."""
 
 import functools
+import textwrap
 import typing
 
 import msgspec
@@ -57,7 +58,12 @@ def section(type_, title):
     """Return a heading, the type's summary and the table of its fields."""
     meanings = attributes(type_)
     rows = [(f"`{f.encode_name}`", words(f.type), default(f), meanings[f.name]) for f in mi.type_info(type_).fields]
-    return f"## {title}\n\n{summary(type_)}\n\n" + table("field | type | default | meaning", rows)
+    return f"## {title}\n\n{narrow(summary(type_))}\n\n" + table("field | type | default | meaning", rows)
+
+
+def narrow(text):
+    """Return a paragraph in lines of 120 columns, in which code and links stay whole."""
+    return textwrap.fill(text, 120, break_long_words=False, break_on_hyphens=False)
 
 
 def table(header, rows):

@@ -11,7 +11,8 @@ _HEAD = """# A fault at each request
 <!-- Written by `make unknown`. -->
 
 A story is a part of a job's life. Each story runs once on each job system without a fault, and its requests are
-recorded. Then it runs again for each request with each fault. {share}{good} of {runs} runs ended as they must.
+recorded. Then it runs again for each request with each fault.
+{share}{good} of {runs} runs ended as they must.
 
 Real steps of a Workflow, the real janitor and the real `tfsteps stop` send the requests, over TLS. The API server and
 HAI Platform are small servers with a state: objects, watches, logs, an operator and the garbage collector.
