@@ -73,8 +73,8 @@ def _layer(files: dict[str, Path], links: dict[str, str]) -> bytes:
     return buffer.getvalue()
 
 
-def _archive(reference: str, layer: bytes, config: dict[str, object], path: Path) -> None:
-    """Write a one-layer image in the docker-archive form."""
+def _archive(reference: str, layer: bytes, config: dict[str, object], path: Path) -> str:
+    """Write a one-layer image in the docker-archive form, and return its id, the digest of its content."""
     digest = hashlib.sha256(layer).hexdigest()
     image = {
         "architecture": "amd64",
@@ -83,13 +83,15 @@ def _archive(reference: str, layer: bytes, config: dict[str, object], path: Path
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
     }
     text = json.dumps(image).encode()
-    name = f"{hashlib.sha256(text).hexdigest()}.json"
+    identity = hashlib.sha256(text).hexdigest()
+    name = f"{identity}.json"
     manifest = json.dumps([{"Config": name, "RepoTags": [reference], "Layers": [f"{digest}.tar"]}]).encode()
     with tarfile.open(path, "w") as tar:
         for member, data in ((name, text), (f"{digest}.tar", layer), ("manifest.json", manifest)):
             entry = tarfile.TarInfo(member)
             entry.size = len(data)
             tar.addfile(entry, io.BytesIO(data))
+    return f"sha256:{identity}"
 
 
 def load_archive(path: Path) -> None:
@@ -123,7 +125,7 @@ def load_programs(
     config: dict[str, object] = {field: command, "User": str(user), "Env": ["PATH=/usr/local/bin:/usr/bin:/bin"]}
     with tempfile.TemporaryDirectory() as folder:
         archive = Path(folder) / "image.tar"
-        _archive(reference, _layer(files, links), config, archive)
+        print(reference, _archive(reference, _layer(files, links), config, archive), flush=True)
         load_archive(archive)
 
 
