@@ -223,7 +223,7 @@ def _doubts(curve: EventCurve, file: int, curves: EventCurves, origin: EventOrig
     if (attempt := origin.attempt_of(curves.files[file].path)) != origin.attempt:
         who = "another job, or an attempt that is not known," if attempt == UNKNOWN_ATTEMPT else f"attempt {attempt}"
         yield f"{who} wrote it, and attempt {origin.attempt} wrote none"
-    if origin and (created := origin.doubted(path := curves.files[file].path)) is not None:
+    if (created := origin.doubted(path := curves.files[file].path)) is not None:
         times = f"was created at {_utc(created)}, and the job at {_utc(origin.since)}, by different clocks"
         yield f"an earlier job of the same name may have written it: {path.shown} {times}"
 
