@@ -136,8 +136,8 @@ MUTANTS = (
         (
             Edit(
                 _API,
-                '        send = self.send if once else self.request\n        return send("POST", ',
-                '        return self.send("POST", ',
+                "            return send() if once else self.retry(send)\n",
+                "            return send()\n",
             ),
             _HASTY,
         ),
@@ -450,7 +450,7 @@ MUTANTS = (
     ),
     Mutant(
         "goes on creating its job after a SIGTERM",
-        (Edit(_SYSTEM, "        self.cluster.stopping.set()\n", "        return\n"),),
+        (Edit("systems/kubernetes/job_cluster.py", "        self.stopping.set()\n", "        return\n"),),
         {"before create": "SIGTERM, API server down"},
     ),
     Mutant(

@@ -178,5 +178,5 @@ class LintError(SpecError):
         """Store each sentence as a problem."""
         super().__init__([Problem(path=(), wrong=sentence, fix="") for sentence in sentences], source)
 
-    def _lines(self) -> list[str]:
-        return [f"{self.source}: {problem.wrong}" for problem in self.problems]
+    def _line(self, problem: Problem) -> str:
+        return f"{self.source}: {problem.wrong}"
