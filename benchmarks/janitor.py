@@ -206,7 +206,7 @@ def _job() -> dict[str, Any]:
     )
     who = Identity(run=f"run-{_NUMBER}", task="train", pipeline="mnist")
     system = KubernetesSystem(TFJob(), namespace="team")
-    body, *_ = system.plan(job, who, system.places(job, who, pathlib.Path()))
+    body, *_ = system.plan(job, who, system.output_paths(job, who, pathlib.Path()))
     times = {"lastTransitionTime": _CREATED, "lastUpdateTime": _CREATED}
     status = {
         "conditions": [

@@ -44,7 +44,7 @@ tls = ssl.create_default_context(cafile=trust)
 access.find = lambda _context: credentials.Access(server, "ns", tls, lambda _refused: "t" * 900, "the server")
 job = spec.from_plain({"name": "job", "image": "trainer:1", "roles": {"worker": {"replicas": int(replicas)}}})
 who, system = Identity(run="r", task="t"), kubeflow.PLUGIN.system()
-first = first_status(job, who, system, system.places(job, who, pathlib.Path(home)), "")
+first = first_status(job, who, system, system.output_paths(job, who, pathlib.Path(home)), "")
 first.job, first.uid, first.namespace = "job", "u1", "ns"
 print("END", resume(job, first, system, observers=[Printer()]).state.value, flush=True)
 """

@@ -62,9 +62,9 @@ def rows(*, quick: bool = False) -> Iterator[Row]:
 def _create(api: Api, namespace: str, number: int) -> None:
     identity = Identity(run=f"mnist-{number:010}", task="mnist", pipeline="nightly")
     folder = f"/data/runs/{identity.run}/mnist"
-    places = OutputPaths(output=folder, model=f"{folder}/export", logs=f"{folder}/logs", base_dir=None)
+    outputs = OutputPaths(output=folder, model=f"{folder}/export", logs=f"{folder}/logs", base_dir=None)
     job = spec.parse(JOB, "job", registry.options())
-    item = api.create(TFJob.resource, namespace, TFJob().render(job, identity, places, namespace).manifest)
+    item = api.create(TFJob.resource, namespace, TFJob().render(job, identity, outputs, namespace).manifest)
     if number % WITH_PODS == 0:
         for index in range(2):
             api.create(PODS, namespace, _pod(item, index))

@@ -164,7 +164,7 @@ def _job(
 ) -> tuple[TrainingJob, Identity, OutputPaths]:
     job = spec.from_plain({"name": "case", "image": environment.image, **fields}, "test", registry.options())
     identity = Identity(run="run", task="task")
-    return job, identity, system.places(job, identity, pathlib.Path())
+    return job, identity, system.output_paths(job, identity, pathlib.Path())
 
 
 def _end(handle: Handle) -> JobChanged:

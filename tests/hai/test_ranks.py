@@ -37,8 +37,8 @@ def start():
         options = {"grace": "1s", "finish": "1s", "watchdog_time": "3s"}
         plain = {"name": "case", **fields, "systems": {"hai": options}}
         job = spec.from_plain(plain, "test", {"hai": HaiOptions})
-        places = OutputPaths(output="out", model="model", logs="logs", base_dir=pathlib.Path())
-        body = schema.render(job, Identity(run="run", task="task"), places, "")
+        paths = OutputPaths(output="out", model="model", logs="logs", base_dir=pathlib.Path())
+        body = schema.render(job, Identity(run="run", task="task"), paths, "")
         own = {name: shlex.split(value)[0] for name, value in body["spec"]["environments"].items()}
         start.secret = own["TFSTEPS_SECRET"]
         command = ["bash", "-c", f"{shell}exec {sys.executable} {body['spec']['parameters']}"]

@@ -36,7 +36,7 @@ def job(*services, **fields):
 
 def rendered(asked):
     identity = Identity(run="run", task="task")
-    return schema.render(asked, identity, hai.system().places(asked, identity, pathlib.Path()), "task")
+    return schema.render(asked, identity, hai.system().output_paths(asked, identity, pathlib.Path()), "task")
 
 
 def test_a_service_whose_type_is_left_out_is_a_local_one(client):

@@ -709,7 +709,7 @@ def case(command=_LONG):
 def begun(system, command=_LONG):
     job = case(command)
     identity = Identity(run="run", task="task", attempt=system.attempt("run", "task"))
-    return system.start(job, identity, system.places(job, identity, pathlib.Path()))
+    return system.start(job, identity, system.output_paths(job, identity, pathlib.Path()))
 
 
 def test_an_evicted_launcher_leaves_the_task_to_the_next_one(environment, system, pod):

@@ -138,7 +138,7 @@ def test_fields_without_effect_are_warnings():
 def test_the_plan_that_people_see_leaves_out_the_agents_text():
     wanted = job(working_dir="/ws")
     system = hai.system()
-    places = system.places(wanted, _IDENTITY, pathlib.Path())
-    assert places.output == "/ws/tfsteps/r1/train"
-    (body,) = system.plan(wanted, _IDENTITY, places)
+    paths = system.output_paths(wanted, _IDENTITY, pathlib.Path())
+    assert paths.output == "/ws/tfsteps/r1/train"
+    (body,) = system.plan(wanted, _IDENTITY, paths)
     assert body["spec"]["environments"]["TFSTEPS_AGENT"].startswith("(")

@@ -63,7 +63,7 @@ class Stage:
         }
         there = KubernetesSystem(registry.kinds_of(system)[0], namespace=self.namespace)
         job, who = spec.from_plain(described, "test", registry.options()), Identity(run="janitor", task=name)
-        body, *parts = there.plan(job, who, there.places(job, who, self.folder))
+        body, *parts = there.plan(job, who, there.output_paths(job, who, self.folder))
         body["spec"].get("runPolicy", {}).pop("ttlSecondsAfterFinished", None)  # the operator would be faster than us
         if owner:
             body["metadata"]["ownerReferences"] = [owner]

@@ -45,7 +45,7 @@ def start(namespace, task, fields):
     system = registry.get("kubeflow", namespace=namespace)
     job = spec.from_plain({**JOB, **fields}, "test", registry.options())
     identity = Identity(run="r", task=task)
-    return system.start(job, identity, system.places(job, identity, pathlib.Path()))
+    return system.start(job, identity, system.output_paths(job, identity, pathlib.Path()))
 
 
 def patched(**fields):

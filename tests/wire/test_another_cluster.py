@@ -284,7 +284,7 @@ def test_a_restarted_launcher_adopts_its_job(pod):
     for _ in range(2):
         system, settled = system_for(job)
         assert system.attempt("r", "t") == 0
-        starts.append(system.start(settled, WHO, system.places(settled, WHO, HERE)))
+        starts.append(system.start(settled, WHO, system.output_paths(settled, WHO, HERE)))
     assert [start.is_new for start in starts] == [True, False]
     assert starts[0].uid == starts[1].uid
     posts = [asked for asked in there.asked if asked.method == "POST" and "tfjobs" in asked.path]
@@ -322,7 +322,7 @@ def test_a_launcher_that_is_evicted_keeps_the_job_without_an_owner(pod):
     _, there = pod(home, keepers)
     home.secret["far"] = kubeconfig(there)
     system, job = system_for(spec.from_plain(plain(cluster="far", on_evicted="30m")))
-    handle = system.start(job, WHO, system.places(job, WHO, HERE))
+    handle = system.start(job, WHO, system.output_paths(job, WHO, HERE))
     handle.is_new = False
     host = system._host
     host.pipeline.pending = host.pipeline.recreates_pod = host.pipeline.terminating

@@ -102,7 +102,7 @@ def follow(monkeypatch):
             monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
             monkeypatch.setattr(access, "find", lambda _context: server.access())
             wanted, who, system = job(**deadlines), Identity(run="r", task="t"), kubeflow.PLUGIN.system()
-            first = first_status(wanted, who, system, system.places(wanted, who, pathlib.Path("/")), "")
+            first = first_status(wanted, who, system, system.output_paths(wanted, who, pathlib.Path("/")), "")
             first.job, first.uid, first.namespace = "job", "u1", "ns"
             threading.Thread(target=meanwhile, args=[server], daemon=True).start()
             return resume(wanted, first, system)

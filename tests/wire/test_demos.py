@@ -301,7 +301,7 @@ def test_a_job_gets_the_mark_of_its_launchers_pod(cluster, monkeypatch, tmp_path
     monkeypatch.setattr(access, "in_cluster", lambda: True)
     monkeypatch.setattr(findings, "findings", lambda *_: [])
     system, job, identity = kubeflow.PLUGIN.system(), spec.parse(JOB, "job"), Identity(run="r9", task="t")
-    system.start(job, identity, system.places(job, identity, tmp_path))
+    system.start(job, identity, system.output_paths(job, identity, tmp_path))
     (made,) = [body["metadata"] for body in bodies if body and body.get("kind") == "TFJob"]
     mark = (made["labels"].get(DEMO), made["annotations"].get(PICTURE))
     assert mark == (("true", PICTURE_URL) if value == "true" else (None, None))

@@ -234,11 +234,11 @@ def test_a_launch_step_gives_an_adopted_job_its_owner_back(refused, monkeypatch)
         monkeypatch.setattr(system, "REPORT_SECONDS", 0.5)
         launching = KubernetesSystem(TFJob())
         launching._host = follower(server)._host
-        job, places = spec.from_plain(JOB), launching.places(spec.from_plain(JOB), WHO, pathlib.Path())
-        made = launching._rendered(job, WHO, places, "ns").manifest["metadata"]
+        job, paths = spec.from_plain(JOB), launching.output_paths(spec.from_plain(JOB), WHO, pathlib.Path())
+        made = launching._rendered(job, WHO, paths, "ns").manifest["metadata"]
         noted = {**made["annotations"], KEPT_UNTIL: UNTIL}
         cluster.job["metadata"] |= {"name": made["name"], "annotations": noted, "ownerReferences": [KEEPER]}
-        started = launching.start(job, WHO, places)
+        started = launching.start(job, WHO, paths)
         assert (cluster.job["metadata"]["ownerReferences"] == [OWNER]) is not refused
         assert started.warnings == []
         launching._api.stopping.set()

@@ -6,10 +6,10 @@ import pytest
 
 from tests.wire.scripted import Answer, refusal, serve
 from tfsteps import spec
+from tfsteps.backends.backend_location import BackendLocation
 from tfsteps.backends.base import NO_LABELS
 from tfsteps.backends.kubernetes import tensorboard
 from tfsteps.backends.kubernetes.backend import ClusterBackend
-from tfsteps.backends.place import Place
 from tfsteps.console.errors import CommandError
 from tfsteps.kube.client import Api
 from tfsteps.platforms.t9k.trainingjob import BOARDS
@@ -81,11 +81,11 @@ class Backend(ClusterBackend):
 
 def backend(api):
     (kind, _) = registry.kinds_of("tfjob-v1alpha1")
-    places = OutputPaths(output="", model="", logs="gs://b/r", base_dir=None)
+    paths = OutputPaths(output="", model="", logs="gs://b/r", base_dir=None)
     described = spec.from_plain(JOB, "test", registry.options())
-    item = kind.render(described, Identity(run="r", task="fit"), places, "ns").manifest
+    item = kind.render(described, Identity(run="r", task="fit"), paths, "ns").manifest
     item["metadata"] |= {"uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}
-    made = Backend(ClusterRuns(api, [kind], "ns", lambda *_: Origin("fit", "")), Place(Location.KUBERNETES))
+    made = Backend(ClusterRuns(api, [kind], "ns", lambda *_: Origin("fit", "")), BackendLocation(Location.KUBERNETES))
     made.job = ClusterJob(kind, item, [], status(kind, item, [], 0.0, "fit"), "")
     return made
 

@@ -94,7 +94,7 @@ def start(server, monkeypatch, system="kubeflow", **fields):
     system = registry.get(system)
     job = spec.from_plain({"name": "a", "image": "i", "roles": {"worker": {}}, **fields}, "test", {"kubeflow": None})
     identity = Identity(run="r", task="t")
-    return system.start(job, identity, system.places(job, identity, pathlib.Path()))
+    return system.start(job, identity, system.output_paths(job, identity, pathlib.Path()))
 
 
 def findings(cluster, monkeypatch, **fields):

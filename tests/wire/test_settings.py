@@ -99,6 +99,6 @@ def test_a_job_is_recognized_after_its_settings_have_changed(launcher):
         made = launcher(config_map(text))
         job = made.with_settings(JOB, registry.options())
         who = Identity(run="r", task="t")
-        rendered = made._rendered(job, who, made.places(job, who, pathlib.Path()), "ns")
+        rendered = made._rendered(job, who, made.output_paths(job, who, pathlib.Path()), "ns")
         marks.add(rendered.annotations[SPEC_HASH])
     assert len(marks) == 1

@@ -54,11 +54,11 @@ class Stopping:
         with serve(self) as server:
             monkeypatch.setattr(access, "find", lambda _context: server.access())
             self.launcher = kubeflow.PLUGIN.system()
-            places = self.launcher.places(JOB, WHO, pathlib.Path())
+            paths = self.launcher.output_paths(JOB, WHO, pathlib.Path())
             if job:
-                rendered = self.launcher._rendered(JOB, WHO, places, "ns").manifest
+                rendered = self.launcher._rendered(JOB, WHO, paths, "ns").manifest
                 self.job = {**rendered, "metadata": {**rendered["metadata"], **job}}
-            return self.launcher.start(JOB, WHO, places)
+            return self.launcher.start(JOB, WHO, paths)
 
 
 FAILED = {"503": refusal(503), "429": refusal(429), "500": refusal(500), "reset": "reset"}
@@ -149,12 +149,12 @@ class Cluster:
         with serve(self.answer) as server:
             self.monkeypatch.setattr(access, "find", lambda _context: server.access())
             launcher = KubernetesSystem(self.kind)
-            places = launcher.places(JOB, WHO, pathlib.Path())
-            wanted = launcher._rendered(JOB, WHO, places, "ns")
+            paths = launcher.output_paths(JOB, WHO, pathlib.Path())
+            wanted = launcher._rendered(JOB, WHO, paths, "ns")
             self.old = {**wanted.manifest["metadata"], "uid": "old", "deletionTimestamp": "2026-01-01T00:00:00Z"}
             self.old |= {"finalizers": ["example.org/held"], "annotations": dict(self.old["annotations"])}
             self.old["annotations"].pop(UNFINISHED, None)
-            return launcher.start(JOB, WHO, places)
+            return launcher.start(JOB, WHO, paths)
 
     def answer(self, asked):
         if asked.method == "POST":
@@ -232,7 +232,7 @@ class Refusing:
             monkeypatch.setattr(access, "find", lambda _context: server.access())
             launcher = KubernetesSystem(registry.kinds_of(kind)[0])
             launcher._api.patience = 0.5
-            return launcher.start(TWO, WHO, launcher.places(TWO, WHO, pathlib.Path()))
+            return launcher.start(TWO, WHO, launcher.output_paths(TWO, WHO, pathlib.Path()))
 
 
 OVER = Answer(403, {"kind": "Status", "reason": "Forbidden", "message": "exceeded quota: jobs"})

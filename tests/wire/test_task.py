@@ -91,8 +91,8 @@ class Namespace:
     def hold(self, kind, status):
         """Have one job, of the task by itself and of a kind, as another machine has launched it."""
         job = spec.from_plain({**JOB, "output_dir": "/d"}, "job", registry.options())
-        places = OutputPaths(output="/d", model="/d/model", logs="/d/logs", base_dir=None)
-        item = kind.render(job, Identity(run=RUN, task="train"), places, "ml").manifest
+        paths = OutputPaths(output="/d", model="/d/model", logs="/d/logs", base_dir=None)
+        item = kind.render(job, Identity(run=RUN, task="train"), paths, "ml").manifest
         item["metadata"] |= {"uid": "u", "creationTimestamp": "2026-11-21T07:00:00Z", "namespace": "ml"}
         self.by_kind = {**{key: [] for key in self.by_kind}, kind.resource.plural: [{**item, "status": status}]}
         self.api_of_tfjobs = kind.resource.api

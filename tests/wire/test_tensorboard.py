@@ -152,8 +152,8 @@ def test_a_refused_job_is_the_only_request():
 def job(**annotations):
     fields = {"volumes": [{"pvc": "c", "mount": "/data"}], "output_dir": "/data/{run_id}"}
     described = spec.from_plain({"name": "fit", "image": "i:1", "roles": {"worker": {}}, **fields}, "test", {})
-    identity, places = Identity(run="r", task="fit"), OutputPaths(output="", model="", logs="", base_dir=None)
-    manifest = KIND.render(described, identity, places, "ns").manifest
+    identity, paths = Identity(run="r", task="fit"), OutputPaths(output="", model="", logs="", base_dir=None)
+    manifest = KIND.render(described, identity, paths, "ns").manifest
     manifest["metadata"] |= {"name": "fit", "uid": "u", "annotations": annotations}
     return manifest
 

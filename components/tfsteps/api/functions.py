@@ -20,11 +20,11 @@ from tfsteps.api.job_input import JobInput, JobOptions, read, set_by
 from tfsteps.api.plan import choose, launch_failed, launch_plan, make_plan
 from tfsteps.api.queries import compared_runs, pass_log, run_graph
 from tfsteps.api.results import Attempt, Comparison, Line, Log, Run, RunList
+from tfsteps.backends.backend_location import BackendLocation
 from tfsteps.backends.base import LogLine, LogOptions
 from tfsteps.backends.find import Selection
 from tfsteps.backends.log_printer import compile_grep
 from tfsteps.backends.open import located, open_backend
-from tfsteps.backends.place import Place
 from tfsteps.console import run_tree
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import collected
@@ -228,8 +228,8 @@ def run(
     options = JobOptions(workers, ps, chief, name, image, None if code is None else os.fspath(code), code_bucket)
     with _commands() as said:
         source = _job_input(job, command, options, overrides)
-        chosen, place = choose(on, system, context, namespace)
-        plan = make_plan(source, chosen, place, run_id, task)
+        chosen, location = choose(on, system, context, namespace)
+        plan = make_plan(source, chosen, location, run_id, task)
         said.extend(plan.system.warnings(plan.job))
         metrics = [*plan.job.outputs.metrics.values()]
         with Watcher(said, metrics, on_change, display=in_notebook() if display is None else display) as watcher:
@@ -312,7 +312,7 @@ def runs(
     )
     with (
         _commands() as said,
-        open_backend(Place(on, context, namespace, all_namespaces, records), gone=True) as backend,
+        open_backend(BackendLocation(on, context, namespace, all_namespaces, records), gone=True) as backend,
     ):
         entries = run_list.entries(backend, run, run_list.parse_labels(texts), here=on == Location.LOCAL)
         run_list.check_sort(sort, entries, [])
@@ -349,8 +349,8 @@ def show(
     """
     selection = Selection(run, task, attempt)
     with _commands() as said:
-        place = located(selection, on, context, namespace, everywhere=all_namespaces, records=records)
-        with open_backend(place, gone=True) as backend:
+        location = located(selection, on, context, namespace, everywhere=all_namespaces, records=records)
+        with open_backend(location, gone=True) as backend:
             target = backend.find(run)
             whole = target.pipeline if selection.whole else None
             jobs = selection.choose(target.jobs) if whole else selection.parts(target)[0]
@@ -414,8 +414,8 @@ def logs(
     lines: list[LogLine] = []
     options = LogOptions(lambda _: True, tail=tail, grep=pattern, around=around, receive=lines.append)
     with _commands() as said:
-        place = located(selection, on, context, namespace, everywhere=all_namespaces, records=records)
-        with open_backend(place, gone=True) as backend:
+        location = located(selection, on, context, namespace, everywhere=all_namespaces, records=records)
+        with open_backend(location, gone=True) as backend:
             run_id, _ = pass_log(backend, selection, names, options, lambda now: _since(since, now) or 0.0)
     return Log(run_id, tuple(map(_line, lines)), tuple(said))
 
@@ -446,7 +446,7 @@ def compare(
     names = [run.run if isinstance(run, Attempt) else run for run in runs]
     with (
         _commands() as said,
-        open_backend(Place(on, context, namespace, all_namespaces, records), gone=True) as backend,
+        open_backend(BackendLocation(on, context, namespace, all_namespaces, records), gone=True) as backend,
     ):
         return Comparison.of(compared_runs(backend, names, task), said)
 

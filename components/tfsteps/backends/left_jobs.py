@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from tfsteps.backends.backend_location import on_of
 from tfsteps.backends.open import open_platform
-from tfsteps.backends.place import on_of
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import warn
 from tfsteps.runs.events import State

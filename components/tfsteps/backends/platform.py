@@ -15,11 +15,11 @@ from typing import Generic, NoReturn
 
 import msgspec
 
+from tfsteps.backends.backend_location import BackendLocation
 from tfsteps.backends.base import NO_LABELS, EventFolder, LogLine, LogOptions, Section
 from tfsteps.backends.find import FoundRun, JobT, Selection, run_among
 from tfsteps.backends.local import tensorboard as local_tensorboard
 from tfsteps.backends.log_printer import LogPrinter
-from tfsteps.backends.place import Place
 from tfsteps.backends.records import Record, record_of, recorded_job, recorded_launcher, reports_of
 from tfsteps.backends.waiting import GONE_SECONDS, POLL_SECONDS
 from tfsteps.backends.whole_runs import pause_run
@@ -131,7 +131,7 @@ class PlatformBackend(abc.ABC, Generic[JobT]):
         return []
 
     def find(self, text: str) -> FoundRun[JobT]:
-        return run_among(self.jobs(), text, self.where, Place(self.name).options)
+        return run_among(self.jobs(), text, self.where, BackendLocation(self.name).options)
 
     def recorded(self, job: JobT) -> bytes:
         record = record_of(job.status)

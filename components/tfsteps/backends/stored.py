@@ -10,6 +10,7 @@ from typing import NoReturn
 
 import msgspec
 
+from tfsteps.backends.backend_location import BackendLocation
 from tfsteps.backends.base import NO_LABELS, EventFolder, LogOptions, Section
 from tfsteps.backends.find import FoundRun, Selection, run_among
 from tfsteps.backends.kubernetes.backend import ClusterBackend
@@ -17,7 +18,6 @@ from tfsteps.backends.local import log as local_log
 from tfsteps.backends.local import tensorboard as local_tensorboard
 from tfsteps.backends.local.backend import LocalBackend
 from tfsteps.backends.local.log import LocalAttempt
-from tfsteps.backends.place import Place
 from tfsteps.backends.records import Record, reports_of
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import warn
@@ -135,9 +135,9 @@ class MergedBackend:
     If the records cannot be read, a warning says so, and the cluster's objects are all that is known.
     """
 
-    def __init__(self, cluster: ClusterBackend, runs: ClusterRuns, place: Place) -> None:
+    def __init__(self, cluster: ClusterBackend, runs: ClusterRuns, location: BackendLocation) -> None:
         """Keep the arguments. The records are looked for once the cluster has answered."""
-        self._cluster, self._runs, self._place = cluster, runs, place
+        self._cluster, self._runs, self._location = cluster, runs, location
 
     @functools.cached_property
     def _stored(self) -> StoredBackend | None:
@@ -184,7 +184,7 @@ class MergedBackend:
 
     def find(self, text: str) -> FoundRun[ClusterJob | LocalAttempt]:
         try:
-            found = run_among(self.jobs(), text, self.where, self._place.options)
+            found = run_among(self.jobs(), text, self.where, self._location.options)
         except CommandError:
             there = self._cluster.find(text)  # a Workflow that failed without a job
             return FoundRun(there.id, [*there.jobs], there.pipeline)

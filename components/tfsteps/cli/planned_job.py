@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tfsteps.api.plan import Plan, launch_failed, launch_plan
-from tfsteps.backends.place import Place
+from tfsteps.backends.backend_location import BackendLocation
 from tfsteps.cli.watch import observer
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say, warn
@@ -168,7 +168,7 @@ def board_of(plan: Plan, choice: TensorBoardChoice, *, here: bool) -> "Iterator[
     def failed(error: TensorBoardError) -> None:
         warn(f"{error}; the job runs without it")
 
-    board = TensorBoardProcess(plan.places.tensorboard(job), on_failure=failed)
+    board = TensorBoardProcess(plan.paths.tensorboard(job), on_failure=failed)
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(board)
@@ -196,7 +196,7 @@ def _keep(board: "TensorBoardProcess", job: TrainingJob) -> None:
 # --- detach
 
 
-def start_detached(plan: Plan, place: Place, display: Display, tensorboard: TensorBoardChoice) -> ExitCode:
+def start_detached(plan: Plan, location: BackendLocation, display: Display, tensorboard: TensorBoardChoice) -> ExitCode:
     """Start a job, print how to follow it, and return the exit code: 0 once it has started.
 
     Locally a launcher stays in the background. On a cluster or platform no launcher does: the job is recorded, so that
@@ -216,7 +216,7 @@ def start_detached(plan: Plan, place: Place, display: Display, tensorboard: Tens
         raise launch_failed(plan.identity.task, error) from error
     except KeyboardInterrupt:  # the launcher in the background does not get Ctrl-C
         run = shlex.quote(plan.identity.run)
-        say(f"run {plan.identity.run} may have started; `tfsteps stop {run}{place.options}` stops it")
+        say(f"run {plan.identity.run} may have started; `tfsteps stop {run}{location.options}` stops it")
         raise
     if display.output is OutputFormat.JSON:
         print_json(outputs(status))
@@ -224,7 +224,7 @@ def start_detached(plan: Plan, place: Place, display: Display, tensorboard: Tens
         print(verdict(status))
         return exit_code(status)
     if display.output is OutputFormat.TEXT:
-        print("\n".join(_hints(plan, place, status)))
+        print("\n".join(_hints(plan, location, status)))
     return ExitCode.SUCCEEDED
 
 
@@ -255,17 +255,17 @@ def _begun(plan: Plan) -> Status:
     return status
 
 
-def _hints(plan: Plan, place: Place, status: Status) -> list[str]:
+def _hints(plan: Plan, location: BackendLocation, status: Status) -> list[str]:
     """Return the lines that say how to follow and stop a job, and what ends it."""
     run = shlex.quote(status.identity.run)
     lines = [
         f"{clean(status.identity.task)} runs as {status.job} on {status.system}",
-        f"follow it:  tfsteps attach {run}{place.options}",
-        f"stop it:    tfsteps stop {run}{place.options}",
+        f"follow it:  tfsteps attach {run}{location.options}",
+        f"stop it:    tfsteps stop {run}{location.options}",
     ]
     by_launcher = registry.capabilities_of(plan.system.name)["tensorboard"].level is Level.DONE
     if plan.job.tensorboard and plan.system.outlives_launcher and by_launcher:
-        starts = f"`tfsteps attach {run}{place.options}` or `tfsteps tensorboard {run}{place.options}` starts one"
+        starts = f"`tfsteps attach {run}{location.options}` or `tfsteps tensorboard {run}{location.options}` starts one"
         lines.append(f"board:      no TensorBoard while no launcher follows the job; {starts}")
     return [*lines, *_deadlines(plan)]
 
@@ -277,7 +277,7 @@ def _deadlines(plan: Plan) -> list[str]:
     limits = plan.job.deadlines
     waiting = [name for name in ("queue", "pending", "running", "no_progress") if getattr(limits, name) is not None]
     total = f"`total` ({format_duration(limits.total)})"
-    objects = json.dumps(msgspec.to_builtins(plan.system.plan(plan.job, plan.identity, plan.places)))
+    objects = json.dumps(msgspec.to_builtins(plan.system.plan(plan.job, plan.identity, plan.paths)))
     platform = registry.plugin(plan.system.name).platform
     by_system = (platform and platform.enforces_total) or '"activeDeadlineSeconds"' in objects
     by = f"{plan.system.name} and the janitor enforce" if by_system else "only the janitor enforces"
@@ -293,7 +293,7 @@ def _deadlines(plan: Plan) -> list[str]:
 
 def print_plan(plan: Plan, *, as_json: bool) -> None:
     """Print what would be started: objects for kubectl, or the processes of a local run."""
-    objects = json.loads(msgspec.json.encode(plan.system.plan(plan.job, plan.identity, plan.places)))
+    objects = json.loads(msgspec.json.encode(plan.system.plan(plan.job, plan.identity, plan.paths)))
     if all("apiVersion" in item for item in objects):
         for warning in plan.system.warnings(plan.job):
             warn(warning)
@@ -331,9 +331,9 @@ def _described(plan: Plan, objects: list[Any]) -> dict[str, Any]:
         "task": plan.identity.task,
         "attempt": plan.identity.attempt,
         "system": plan.system.name,
-        "output": plan.places.output,
-        "model": plan.places.model,
-        "logs": plan.places.logs,
+        "output": plan.paths.output,
+        "model": plan.paths.model,
+        "logs": plan.paths.logs,
         "warnings": plan.system.warnings(plan.job),
         "objects": objects,
     }

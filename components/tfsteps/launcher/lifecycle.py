@@ -96,10 +96,10 @@ def launch(
     _check(job, system)
     if problems := _bad_settings():
         raise LaunchError("; ".join(problems), retryable=False)
-    places = system.places(job, identity, base_dir)
-    first = first_status(job, identity, system, places, tensorboard_url)
+    paths = system.output_paths(job, identity, base_dir)
+    first = first_status(job, identity, system, paths, tensorboard_url)
     before = EarlierFiles.of(first, job)
-    return _followed(job, first, system, lambda: system.start(job, identity, places), observers, before=before)
+    return _followed(job, first, system, lambda: system.start(job, identity, paths), observers, before=before)
 
 
 def begin(job: TrainingJob, identity: Identity, system: System, *, base_dir: pathlib.Path) -> Status:
@@ -112,12 +112,12 @@ def begin(job: TrainingJob, identity: Identity, system: System, *, base_dir: pat
         LaunchError: The job could not be created, or this launcher's pod is being evicted and the job stays.
     """
     _check(job, system)
-    places = system.places(job, identity, base_dir)
-    status = first_status(job, identity, system, places, "")
+    paths = system.output_paths(job, identity, base_dir)
+    status = first_status(job, identity, system, paths, "")
     stop = StopRequests(system, AttemptFolder.of(identity))
     with on_termination(stop.request, stop.signals):
         try:
-            handle = system.start(job, identity, places)
+            handle = system.start(job, identity, paths)
         except StoppedError as error:
             _end(status, JobChanged(at=time.time(), state=State.CANCELLED, reason="Stopped", message=str(error)))
             return status
@@ -253,7 +253,7 @@ def _created() -> Iterator[None]:
 
 
 def first_status(
-    job: TrainingJob, identity: Identity, system: System, places: OutputPaths, tensorboard_url: str
+    job: TrainingJob, identity: Identity, system: System, paths: OutputPaths, tensorboard_url: str
 ) -> Status:
     """Return the status of a job that is about to be created."""
     role, index = job.decisive_replica
@@ -267,13 +267,13 @@ def first_status(
         decisive_replica=f"{role}-{index}",
         created=time.time(),
         launcher=os.getpid(),
-        output=places.output if places.kept else "",
-        logs=places.logs if places.kept else "",
-        model=places.model if places.kept else "",
+        output=paths.output if paths.kept else "",
+        logs=paths.logs if paths.kept else "",
+        model=paths.model if paths.kept else "",
         tensorboard_url=tensorboard_url,
         replicas=[ReplicaStatus(role=name, index=i) for name, role in job.roles.items() for i in range(role.replicas)],
         warnings=system.warnings(job),
-        base_dir=str(places.base_dir),
+        base_dir=str(paths.base_dir),
     )
 
 

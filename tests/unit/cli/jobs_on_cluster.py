@@ -27,8 +27,8 @@ def at(seconds):
 def tfjob(run, *conditions, task="mnist", attempt=0, created=0, namespace="ml", job=JOB):
     """Return a TFJob; a condition is (type, status, seconds after the start)."""
     identity = Identity(run=run, task=task, attempt=attempt)
-    places = OutputPaths(output=f"/data/{run}", model=f"/data/{run}/model", logs=f"/data/{run}/logs", base_dir=None)
-    item = TFJob().render(spec.parse(job, "job", registry.options()), identity, places, namespace).manifest
+    paths = OutputPaths(output=f"/data/{run}", model=f"/data/{run}/model", logs=f"/data/{run}/logs", base_dir=None)
+    item = TFJob().render(spec.parse(job, "job", registry.options()), identity, paths, namespace).manifest
     item["metadata"] |= {"uid": f"uid-{run}-{task}-{attempt}", "creationTimestamp": at(created)}
     item["status"] = {
         "conditions": [

@@ -127,7 +127,7 @@ def test_no_network_policy_selects_replicas_which_connect_to_each_other(system):
             {"name": "a", "image": "i", "command": ["x"], "roles": {"worker": {"replicas": 2}}}, "t", registry.options()
         )
         who = Identity(run="r", task="t", pipeline="p")
-        rendered = kind.render(job, who, KubernetesSystem(kind).places(job, who, None), "ml")
+        rendered = kind.render(job, who, KubernetesSystem(kind).output_paths(job, who, None), "ml")
         keys = set(re.findall(r"tfsteps\.dev/[\w-]+", str([rendered.manifest, *rendered.dependents])))
         assert "tfsteps.dev/attempt" in keys
         assert not selected(LAUNCHERS, keys)

@@ -183,7 +183,7 @@ def test_another_try_of_a_step_finds_its_job(kind):
 
     def annotations(given, **env):
         made = job(given, **env)
-        return system._rendered(made, WHO, system.places(made, WHO, pathlib.Path()), "ns").annotations[SPEC_HASH]
+        return system._rendered(made, WHO, system.output_paths(made, WHO, pathlib.Path()), "ns").annotations[SPEC_HASH]
 
     tries = [annotations(dict.fromkeys(STEP_VARIABLES, value)) for value in ("first", "second")]
     assert {*tries, annotations({})} == {tries[0]}

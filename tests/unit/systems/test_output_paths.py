@@ -24,7 +24,7 @@ def job(volumes=(), **fields):
 
 def output(made, task="train"):
     here = pathlib.Path()
-    return registry.get("kubeflow").places(made, Identity(run="r1", task=task), here).output
+    return registry.get("kubeflow").output_paths(made, Identity(run="r1", task=task), here).output
 
 
 @pytest.mark.parametrize(
@@ -51,11 +51,11 @@ def test_the_first_volume_that_lasts_holds_the_outputs(volumes, folder):
 def test_a_folder_that_is_lost_with_its_pod_is_not_handed_on(system, volumes):
     made, identity = job([] if system == "hai" else volumes), Identity(run="r1", task="train")
     on = registry.get(system)
-    lost = first_status(made, identity, on, on.places(made, identity, pathlib.Path()), "")
+    lost = first_status(made, identity, on, on.output_paths(made, identity, pathlib.Path()), "")
     assert (lost.output, lost.model, lost.logs) == ("", "", "")
     assert JobOutput.of(lost).model == ""
     made = job(output_dir="/data/x")
-    kept = first_status(made, identity, on, on.places(made, identity, pathlib.Path()), "")
+    kept = first_status(made, identity, on, on.output_paths(made, identity, pathlib.Path()), "")
     assert (kept.output, kept.model, kept.logs) == ("/data/x", "/data/x/model", "/data/x/logs")
 
 
@@ -88,11 +88,11 @@ def test_a_uri_stays_a_uri(system, scheme, slashes, tmp_path):
     )
     identity, on = Identity(run="r1", task="train"), registry.get(system)
     assert not on.spec_problems(made)
-    places = on.places(made, identity, tmp_path)
+    paths = on.output_paths(made, identity, tmp_path)
     root = f"{scheme}://bucket/r1"
-    assert (places.output, places.model, places.logs) == (root, f"{root}/export", root)
-    assert places.tensorboard(made) == (f"{root}/tb" if board else root)
-    plan = json.dumps(on.plan(made, identity, places))
+    assert (paths.output, paths.model, paths.logs) == (root, f"{root}/export", root)
+    assert paths.tensorboard(made) == (f"{root}/tb" if board else root)
+    plan = json.dumps(on.plan(made, identity, paths))
     assert f"{root}/export" in plan
     assert f'"{scheme}:/bucket' not in plan
 
@@ -124,5 +124,5 @@ def test_a_pod_has_no_folder_for_a_relative_path(system):
 @pytest.mark.parametrize("folder", ["out/", "./out", "out//", "{base_dir}/out/"])
 def test_a_path_of_this_machine_is_made_whole(folder, tmp_path):
     made = job(output_dir=folder.format(base_dir=tmp_path))
-    places = registry.get("local").places(made, Identity(run="r1", task="train"), tmp_path)
-    assert (places.output, places.model) == (str(tmp_path / "out"), str(tmp_path / "out/model"))
+    paths = registry.get("local").output_paths(made, Identity(run="r1", task="train"), tmp_path)
+    assert (paths.output, paths.model) == (str(tmp_path / "out"), str(tmp_path / "out/model"))

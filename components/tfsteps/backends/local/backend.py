@@ -515,8 +515,8 @@ def _recorded_environment(job: LocalAttempt, replica: ReplicaStatus) -> tuple[Ma
     except (OSError, *NOT_READABLE) as error:
         raise CommandError(f"{file} cannot be read: {error}; choose another run") from error
     folder = pathlib.Path(status.base_dir or pathlib.Path.cwd())
-    places = OutputPaths(output=status.output, model=status.model, logs=status.logs, base_dir=folder)
-    commands = LocalSystem().commands(described, status.identity, places, lambda count: _ports(status)[:count])
+    paths = OutputPaths(output=status.output, model=status.model, logs=status.logs, base_dir=folder)
+    commands = LocalSystem().commands(described, status.identity, paths, lambda count: _ports(status)[:count])
     command = commands[ReplicaName(replica.role, replica.index)]
     return command.env, str(command.cwd)
 

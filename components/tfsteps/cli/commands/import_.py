@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from tfsteps import spec
-from tfsteps.backends.place import Place
+from tfsteps.backends.backend_location import BackendLocation
 from tfsteps.cli.place_options import Context, Namespace
 from tfsteps.console.errors import CommandError
 from tfsteps.console.inputs import read_text
@@ -174,7 +174,7 @@ def _from_cluster(text: str, context: str, namespace: str) -> str:
     from tfsteps.backends.kubernetes.backend import cluster  # noqa: PLC0415  files need no HTTP
 
     word, _, name = text.partition("/")
-    with cluster(Place(Location.KUBERNETES, context, namespace)) as runs:
+    with cluster(BackendLocation(Location.KUBERNETES, context, namespace)) as runs:
         for resource in _kinds(word):
             try:
                 item = runs.api.get(resource, runs.namespace, name)

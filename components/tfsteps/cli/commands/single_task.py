@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 
 from tfsteps.api.job_input import JobInput, set_by
+from tfsteps.backends.backend_location import BackendLocation
 from tfsteps.backends.find import Selection
 from tfsteps.backends.open import open_backend
-from tfsteps.backends.place import Place
 from tfsteps.cli.commands.attach import only
 from tfsteps.cli.commands.rerun import recorded, recorded_input
 from tfsteps.cli.compiled import load_or_compile, shaped
@@ -138,15 +138,15 @@ def _known(names: Sequence[str]) -> str:
     return f"it gets {', '.join(names)}"
 
 
-def of_run(run: str, task: str, place: Place) -> SingleTask:
+def of_run(run: str, task: str, location: BackendLocation) -> SingleTask:
     """Return a task of a run. CommandError if there is no such run or task."""
     selection = Selection(run, task)
-    with open_backend(place, gone=True) as backend:
+    with open_backend(location, gone=True) as backend:
         identity = only(selection.of(backend.find(run))).status.identity
     return SingleTask(identity.pipeline or identity.run, identity.task)
 
 
-def job_of_run(run: str, task: str, place: Place, overrides: Sequence[str]) -> TaskJob:
+def job_of_run(run: str, task: str, location: BackendLocation, overrides: Sequence[str]) -> TaskJob:
     """Return the job of a task of a run. CommandError if it is not recorded."""
-    status, job = recorded(Selection(run, task), place)
+    status, job = recorded(Selection(run, task), location)
     return TaskJob(recorded_input(status, job, overrides), status.system)

@@ -272,7 +272,7 @@ class HaiSystem:
         """Return a sentence for each field of `job` that has no effect on HAI."""
         return rules.warnings(job)
 
-    def places(self, job: TrainingJob, identity: Identity, base_dir: pathlib.Path) -> OutputPaths:
+    def output_paths(self, job: TrainingJob, identity: Identity, base_dir: pathlib.Path) -> OutputPaths:
         """Return the folders on the shared file system: below `output_dir`, which may be relative to the workspace."""
         workspace = schema.workspace(job, schema.options_for(job))
         template = job.output_dir or "tfsteps/{run_id}/{task}"
@@ -282,11 +282,11 @@ class HaiSystem:
             folder if is_uri(folder) else join(workspace or _NOWHERE, folder), job, base_dir, kept=kept
         )
 
-    def plan(self, job: TrainingJob, identity: Identity, places: OutputPaths) -> list[dict[str, object]]:
+    def plan(self, job: TrainingJob, identity: Identity, paths: OutputPaths) -> list[dict[str, object]]:
         """Return the schema of the task that `start` would create, without the text of the agent."""
-        return [schema.shown(schema.render(job, identity, places, identity.task))]
+        return [schema.shown(schema.render(job, identity, paths, identity.task))]
 
-    def start(self, job: TrainingJob, identity: Identity, places: OutputPaths) -> HaiJob:
+    def start(self, job: TrainingJob, identity: Identity, paths: OutputPaths) -> HaiJob:
         """Create the task, or adopt the one that an earlier launcher of this attempt created.
 
         If `give_up` is called meanwhile, the task is returned if it exists: the caller stops it, if it may.
@@ -295,7 +295,7 @@ class HaiSystem:
             LaunchError: The platform refuses it, or another task has its name, or whether it exists is not known.
             StoppedError: `give_up` was called, and this launcher created no task.
         """
-        creation = Creation(self._client, self._rendered(job, identity, places), identity.run)
+        creation = Creation(self._client, self._rendered(job, identity, paths), identity.run)
         try:
             task = self._obtained(creation)
         except RequestRefusedError as error:
@@ -307,8 +307,8 @@ class HaiSystem:
             raise StoppedError("Stopped before the task was created.") from None
         return self.attach(job, str(task["nb_name"]), str(task["chain_id"]), schema.created(task) or time.time())
 
-    def _rendered(self, job: TrainingJob, identity: Identity, places: OutputPaths) -> dict[str, Any]:
-        body = schema.render(job, identity, places, self._step or identity.task)
+    def _rendered(self, job: TrainingJob, identity: Identity, paths: OutputPaths) -> dict[str, Any]:
+        body = schema.render(job, identity, paths, self._step or identity.task)
         if self._host and self._pipeline:
             owner, namespace = self._pipeline.owner, self._host.namespace
             try:

@@ -12,7 +12,7 @@ from tests.support.processes import started
 from tests.unit.cli.command import COMMAND, refused, tfsteps
 from tests.unit.cli.statuses import status
 from tfsteps import spec
-from tfsteps.backends.place import Place
+from tfsteps.backends.backend_location import BackendLocation
 from tfsteps.cli.commands import debug
 from tfsteps.console.errors import CommandError
 from tfsteps.launcher.exit_codes import ExitCode
@@ -110,7 +110,11 @@ def test_on_a_cluster_each_container_once_it_runs(capsys):
     chief, last = replica("chief", 0, running, "j-chief-0 on node1"), replica("evaluator", 0, pending, "j-evaluator-0")
     up = replica("evaluator", 0, running, "j-evaluator-0 on node1")
     lines = told(
-        capsys, Place(Location.KUBERNETES, "minikube"), [chief, first, last], [chief, first, up], [chief, first, up]
+        capsys,
+        BackendLocation(Location.KUBERNETES, "minikube"),
+        [chief, first, last],
+        [chief, first, up],
+        [chief, first, up],
     )
     exec_in = "kubectl --context minikube --namespace ml exec -it"
     assert lines == [
@@ -127,10 +131,10 @@ def test_on_a_cluster_each_container_once_it_runs(capsys):
 
 def test_a_recreated_pod_is_printed_again(capsys):
     running = ReplicaState.RUNNING
-    place = Place(Location.KUBERNETES)
+    location = BackendLocation(Location.KUBERNETES)
     first, second = ([replica("worker", 0, running, f"j-worker-0-{i} on node1")] for i in range(2))
     gone = [replica("worker", 0, ReplicaState.FAILED, "j-worker-0-0 on node1", ended=2.0)]
-    lines = told(capsys, place, first, gone, second)
+    lines = told(capsys, location, first, gone, second)
     assert (len(lines[0]), lines[1]) == (4, [])
     assert lines[2] == [
         "worker-0 is held; a shell beside it:  kubectl --namespace ml exec -it j-worker-0-1 -c tensorflow -- sh"
@@ -140,7 +144,10 @@ def test_a_recreated_pod_is_printed_again(capsys):
 @pytest.mark.shows("hold", "hai")
 def test_elsewhere_the_place_is_all_that_is_known(capsys):
     held = [replica("worker", 0, ReplicaState.RUNNING, "rank 0 on hfai-1")]
-    assert told(capsys, Place(), held, system="hai")[0][0] == "worker-0 is held; a shell beside it:  rank 0 on hfai-1"
+    assert (
+        told(capsys, BackendLocation(), held, system="hai")[0][0]
+        == "worker-0 is held; a shell beside it:  rank 0 on hfai-1"
+    )
 
 
 # --- the whole of it, on this machine

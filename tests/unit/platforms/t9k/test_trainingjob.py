@@ -133,8 +133,8 @@ def rendered(**fields):
 
 
 def whole(**fields):
-    places = OutputPaths(output="/data/out", model="/data/out/model", logs="/data/out/logs", base_dir=None)
-    return KIND.render(job(**fields), Identity(run="r", task="t"), places, "ns")
+    paths = OutputPaths(output="/data/out", model="/data/out/model", logs="/data/out/logs", base_dir=None)
+    return KIND.render(job(**fields), Identity(run="r", task="t"), paths, "ns")
 
 
 def t9k(**options):
@@ -321,10 +321,10 @@ def test_a_tensorboard_reads_the_jobs_bucket_with_a_secret():
     fields = {"output_dir": "s3://runs/{run_id}", **t9k(tensorboard_s3={"secret": "keys"})}
     described = job(tensorboard={}, **fields)
     assert KIND.spec_problems(described) == []
-    places = OutputPaths(output="s3://runs/r", model="s3://runs/r/model", logs="s3://runs/r/logs", base_dir=None)
-    made = KIND.render(described, Identity(run="r", task="t"), places, "ns").manifest
+    paths = OutputPaths(output="s3://runs/r", model="s3://runs/r/model", logs="s3://runs/r/logs", base_dir=None)
+    made = KIND.render(described, Identity(run="r", task="t"), paths, "ns").manifest
     assert made["spec"]["tensorboardSpec"]["logDir"] == {
-        "s3": {"secretRef": {"name": "keys"}, "uri": [places.tensorboard(described)]}
+        "s3": {"secretRef": {"name": "keys"}, "uri": [paths.tensorboard(described)]}
     }
 
 

@@ -74,8 +74,8 @@ def v1alpha1(**options):
 
 
 def whole(roles, kind=KIND, **fields):
-    places = OutputPaths(output="/data/out", model="/data/out/model", logs="/data/out/logs", base_dir=None)
-    return kind.render(job(roles, **fields), Identity(run="r", task="t"), places, "ns")
+    paths = OutputPaths(output="/data/out", model="/data/out/model", logs="/data/out/logs", base_dir=None)
+    return kind.render(job(roles, **fields), Identity(run="r", task="t"), paths, "ns")
 
 
 def rendered(roles, kind=KIND, **fields):
@@ -382,8 +382,8 @@ def test_workers_may_restart_on_failure():
 
 def test_a_job_file_chooses_the_api():
     system = registry.get("tfjob-v1alpha1")
-    places = OutputPaths(output="/o", model="/o/m", logs="/o/l", base_dir=None)
+    paths = OutputPaths(output="/o", model="/o/m", logs="/o/l", base_dir=None)
     for api in KINDS:
-        (plan,) = system.plan(job(CHIEF, **v1alpha1(api=api)), Identity(run="r", task="t"), places)
+        (plan,) = system.plan(job(CHIEF, **v1alpha1(api=api)), Identity(run="r", task="t"), paths)
         assert plan["apiVersion"] == f"{api}/v1alpha1"
     assert [kind.resource.api for kind in registry.kinds_of("tfjob-v1alpha1")] == [f"{api}/v1alpha1" for api in KINDS]

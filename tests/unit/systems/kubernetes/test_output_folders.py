@@ -22,9 +22,9 @@ def made(volume, monkeypatch, mounted=True, **fields):
         }
     )
     monkeypatch.setattr(os.path, "ismount", lambda path: mounted and path == str(volume))
-    places = registry.get("kubeflow").places(job, Identity(run="r", task="t"), pathlib.Path())
-    make_folders(job, places)
-    make_folders(job, places)
+    paths = registry.get("kubeflow").output_paths(job, Identity(run="r", task="t"), pathlib.Path())
+    make_folders(job, paths)
+    make_folders(job, paths)
     return {str(path.relative_to(volume)): path.stat().st_mode & 0o7777 for path in volume.rglob("*")}
 
 

@@ -51,8 +51,8 @@ REPLICASET = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid
 
 def job_of(kind, uid="new"):
     """Return an ended job object of a kind, whose deadline has passed."""
-    places = OutputPaths(output="/o", model="/m", logs="/l", base_dir=pathlib.Path())
-    item = json.loads(json.dumps(kind.render(SPEC, Identity(run="r", task="t"), places, "ns").manifest))
+    paths = OutputPaths(output="/o", model="/m", logs="/l", base_dir=pathlib.Path())
+    item = json.loads(json.dumps(kind.render(SPEC, Identity(run="r", task="t"), paths, "ns").manifest))
     item["metadata"] |= {"uid": uid, "creationTimestamp": "2020-01-01T00:00:00Z"}
     item["metadata"]["annotations"] = {"tfsteps.dev/deadline": "60"}
     return {**item, "status": ENDED[kind.name]}

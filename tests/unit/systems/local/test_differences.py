@@ -120,8 +120,8 @@ def output(_):
         "test",
         registry.options(),
     )
-    places = registry.get("local").places(job, features.IDENTITY, pathlib.Path("/job"))
-    assert not places.output.startswith("/data")
+    paths = registry.get("local").output_paths(job, features.IDENTITY, pathlib.Path("/job"))
+    assert not paths.output.startswith("/data")
 
 
 def step(image, command):

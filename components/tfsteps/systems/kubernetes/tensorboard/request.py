@@ -102,12 +102,12 @@ class NoStorageError(Exception):
     """The log directory is on no storage that another pod can read; the message says what to do."""
 
 
-def settings_of(job: TrainingJob, identity: Identity, places: OutputPaths) -> TensorBoardSettings:
+def settings_of(job: TrainingJob, identity: Identity, paths: OutputPaths) -> TensorBoardSettings:
     """Return the settings of a job's TensorBoard; the defaults if the job has none."""
     wish = job.tensorboard or TensorBoard()
     whole_run = "" if wish.log_dir else run_folder(job, identity)
     return TensorBoardSettings(
-        log_dirs={"": whole_run or places.tensorboard(job)},
+        log_dirs={"": whole_run or paths.tensorboard(job)},
         image=wish.image or "",
         idle=IDLE_SECONDS if wish.idle is None else wish.idle,
         keep_for=KEEP_SECONDS if wish.keep_for is None else wish.keep_for,
@@ -213,17 +213,17 @@ def request_for(job: TrainingJob, identity: Identity, namespace: str, log_dir: s
     Raises:
         NoStorageError: No pod can read the log directory.
     """
-    places = output_paths(job, identity, pathlib.Path())
-    settings = settings_of(job, identity, places)
+    paths = output_paths(job, identity, pathlib.Path())
+    settings = settings_of(job, identity, paths)
     if log_dir:
-        settings = msgspec.structs.replace(settings, log_dirs={"": places.output})
+        settings = msgspec.structs.replace(settings, log_dirs={"": paths.output})
     specs = [
         pod_template(
             job,
             name,
             msgspec.structs.replace(role, resources=Resources()),  # it needs no accelerator, and no node that has one
             identity,
-            places,
+            paths,
             gpu_label="",
             more_env=[],
         )["spec"]
