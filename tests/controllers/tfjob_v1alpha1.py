@@ -110,8 +110,8 @@ class _Operator:
 
     def _set_up(self, job: dict[str, Any]) -> bool:
         spec = job.get("spec") or {}
-        if complaint := tfjob_replicas.complaint(spec):
-            self._write(job, {"phase": "Failed", "reason": f"invalid job spec: {complaint}"})
+        if spec_problem := tfjob_replicas.spec_problem(spec):
+            self._write(job, {"phase": "Failed", "reason": f"invalid job spec: {spec_problem}"})
             return True
         runtime_id = "".join(random.choices(string.ascii_lowercase + string.digits, k=4))
         whole = tfjob_replicas.defaulted(spec, spec.get("RuntimeId") or runtime_id)

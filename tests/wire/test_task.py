@@ -137,7 +137,7 @@ def test_the_job_of_the_task_with_its_stable_id(there):
 def test_a_detached_job_says_that_it_has_no_tensorboard(there):
     asked = ("--set", "tensorboard={}", "--set", "output_dir=s3://ml/{run_id}")
     said = task("run", *ON, "-p", "prepare.file=/d", *asked)
-    assert "no TensorBoard while no launcher follows the job; `tfsteps attach run-nightly-train --on" in said
+    assert "tensorboard: none while no launcher follows the job; `tfsteps attach run-nightly-train --on" in said
     there.by_kind["tfjobs"].clear()
     assert "TensorBoard" not in task("run", *ON, "-p", "prepare.file=/d")
 

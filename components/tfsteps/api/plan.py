@@ -89,7 +89,7 @@ def make_plan(
     """
     where = {"context": location.context, "namespace": location.namespace} if location.on == Location.KUBERNETES else {}
     job = job_input.job
-    system = _fitting_system(location, job, dry_run=dry_run) if name == AUTO else find_system(name, **where)
+    system = _discovered_system(location, job, dry_run=dry_run) if name == AUTO else find_system(name, **where)
     job = change(job, system.name) if change else job
     job = with_settings(system, job, dry_run=dry_run)
     check(job_input, system, job)
@@ -141,7 +141,7 @@ def _named(option: str, text: str) -> str:
     return text
 
 
-def _fitting_system(location: BackendLocation, job: TrainingJob, *, dry_run: bool) -> System:
+def _discovered_system(location: BackendLocation, job: TrainingJob, *, dry_run: bool) -> System:
     """Return the job system whose API the job's cluster serves, and print why. A dry run makes no request."""
     from tfsteps.systems.kubernetes.job_cluster import JobCluster  # noqa: PLC0415  local runs need no cluster
     from tfsteps.systems.kubernetes.preflight import discovery  # noqa: PLC0415

@@ -118,10 +118,10 @@ def run_plan(plan: Plan, on: str, display: Display, tensorboard: TensorBoardChoi
     for warning in printed:
         warn(warning)
     here = on != Location.KUBERNETES
-    with board_of(plan, tensorboard, here=here) as board:
+    with tensorboard_process(plan, tensorboard, here=here) as process:
         with display.observer() as view:
             try:
-                status = launch_plan(plan, view, board.url if board else "")
+                status = launch_plan(plan, view, process.url if process else "")
             except LaunchError as error:
                 raise launch_failed(plan.identity.task, error) from error
         attempt = AttemptFolder.of(status.identity)
@@ -129,8 +129,8 @@ def run_plan(plan: Plan, on: str, display: Display, tensorboard: TensorBoardChoi
             forget_tensorboard(attempt)
             status.tensorboard_url = ""
         display.results(status, printed)
-        if board and tensorboard.keep:
-            _keep(board, plan.job)
+        if process and tensorboard.keep:
+            _keep(process, plan.job)
             forget_tensorboard(attempt)
     return exit_code(status)
 
@@ -147,7 +147,7 @@ class _StampedPrinter(Printer):
 
 
 @contextlib.contextmanager
-def board_of(plan: Plan, choice: TensorBoardChoice, *, here: bool) -> "Iterator[TensorBoardProcess | None]":
+def tensorboard_process(plan: Plan, choice: TensorBoardChoice, *, here: bool) -> "Iterator[TensorBoardProcess | None]":
     """Yield the TensorBoard of a job on this machine, if it has one.
 
     One that the user wants must start; one of the job file may fail with a warning.
@@ -168,27 +168,27 @@ def board_of(plan: Plan, choice: TensorBoardChoice, *, here: bool) -> "Iterator[
     def failed(error: TensorBoardError) -> None:
         warn(f"{error}; the job runs without it")
 
-    board = TensorBoardProcess(plan.paths.tensorboard(job), on_failure=failed)
+    process = TensorBoardProcess(plan.paths.tensorboard(job), on_failure=failed)
     with contextlib.ExitStack() as stack:
         try:
-            stack.enter_context(board)
+            stack.enter_context(process)
         except TensorBoardError as error:
             if required:
                 raise CommandError(f"{error}; or run without --tensorboard") from error
             failed(error)
             yield None
             return
-        print(f"tensorboard {board.url}", file=sys.stderr, flush=True)
-        yield board
+        print(f"tensorboard {process.url}", file=sys.stderr, flush=True)
+        yield process
 
 
-def _keep(board: "TensorBoardProcess", job: TrainingJob) -> None:
+def _keep(process: "TensorBoardProcess", job: TrainingJob) -> None:
     """Keep TensorBoard up until a signal comes, or the job's `keep_for` has passed."""
     keep_for = job.tensorboard.keep_for if job.tensorboard else None
     give_up = time.monotonic() + (keep_for or float("inf"))
     signals: list[bool] = []
     with on_termination(lambda: signals.append(True)):
-        print(f"TensorBoard stays up until Ctrl-C: {board.url}", file=sys.stderr, flush=True)
+        print(f"TensorBoard stays up until Ctrl-C: {process.url}", file=sys.stderr, flush=True)
         while not signals and time.monotonic() < give_up:
             time.sleep(0.1)
 
@@ -233,8 +233,8 @@ def _in_background(plan: Plan, tensorboard: TensorBoardChoice) -> Status:
 
     def run(ready: Observer) -> None:
         try:
-            with board_of(plan, tensorboard, here=True) as board:
-                launch_plan(plan, ready, board.url if board else "")
+            with tensorboard_process(plan, tensorboard, here=True) as process:
+                launch_plan(plan, ready, process.url if process else "")
                 forget_tensorboard(AttemptFolder.of(plan.identity))
         except CommandError as error:  # of the TensorBoard
             raise LaunchError(str(error), retryable=True) from error
@@ -266,7 +266,7 @@ def _hints(plan: Plan, location: BackendLocation, status: Status) -> list[str]:
     by_launcher = registry.capabilities_of(plan.system.name)["tensorboard"].level is Level.DONE
     if plan.job.tensorboard and plan.system.outlives_launcher and by_launcher:
         starts = f"`tfsteps attach {run}{location.options}` or `tfsteps tensorboard {run}{location.options}` starts one"
-        lines.append(f"board:      no TensorBoard while no launcher follows the job; {starts}")
+        lines.append(f"tensorboard: none while no launcher follows the job; {starts}")
     return [*lines, *_deadlines(plan)]
 
 

@@ -77,7 +77,7 @@ class EventLoop:
         self._idle = threading.Semaphore(0)  # idle workers
         self._workers = 0
         self._tasks: set[Task] = set()
-        self._news: list[Task | _Timer] = []  # for the waiting thread, not taken yet
+        self._posted: list[Task | _Timer] = []  # for the waiting thread, not taken yet
         self._timers: list[_Timer] = []
         self._numbers = itertools.count()
         self._calls: socket.socket | None = None  # wakes the waiting thread; None before it is started
@@ -168,10 +168,10 @@ class EventLoop:
 
     # --- the thread that waits
 
-    def _post(self, news: "Task | _Timer") -> None:
+    def _post(self, entry: "Task | _Timer") -> None:
         with self._lock:
-            self._news.append(news)
-            first = len(self._news) == 1
+            self._posted.append(entry)
+            first = len(self._posted) == 1
             if not self._calls and not self._closed:
                 called, self._calls = socket.socketpair()
                 threads.start("event loop", lambda: self._wait(called), self._failed)
@@ -195,9 +195,9 @@ class EventLoop:
             selector.register(called, selectors.EVENT_READ)
             while not self._closed:
                 with self._lock:
-                    news, self._news = self._news, []
-                    waits = {entry: entry.waits for entry in news if isinstance(entry, Task)}
-                for entry in news:
+                    entries, self._posted = self._posted, []
+                    waits = {entry: entry.waits for entry in entries if isinstance(entry, Task)}
+                for entry in entries:
                     if not isinstance(entry, Task):
                         heapq.heappush(self._timers, entry)
                 for task, wait in waits.items():

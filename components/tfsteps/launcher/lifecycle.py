@@ -356,8 +356,8 @@ def _follow(
         for event in handle.events():
             if isinstance(event, JobChanged) and event.state.terminal:
                 return event, ended_by
-            for news in stop.stop_message(recorder.status):
-                recorder.apply(news)
+            for change in stop.stop_message(recorder.status):
+                recorder.apply(change)
             clock.apply(event)
             recorder.apply(event)
             if isinstance(event, ReplicaChanged) and event.state in _ENDED:

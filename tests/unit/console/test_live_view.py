@@ -73,7 +73,7 @@ def settle(view):
     wanted, end = view.draws + 2, time.monotonic() + 60
     while view.draws < wanted:
         assert time.monotonic() < end, "it draws no more"
-        view._news.set()
+        view._redraw.set()
         time.sleep(0.02)
 
 

@@ -136,7 +136,7 @@ def run(
         )
     if keep_tensorboard and location.on == Location.KUBERNETES:
         raise CommandError("--keep-tensorboard: on a cluster it stays up by itself; write --tensorboard")
-    board = TensorBoardChoice(tensorboard, keep_tensorboard)
+    tensorboard_choice = TensorBoardChoice(tensorboard, keep_tensorboard)
     options = JobOptions(workers, ps, chief, name, image, code, code_bucket)
     source = read(job, ctx.meta.get(_COMMAND), options, overrides or ())
     plan = make_plan(
@@ -147,7 +147,7 @@ def run(
         task,
         adopt=adopt,
         dry_run=dry_run,
-        change=lambda job, _system: board.change(job, location.on),
+        change=lambda job, _system: tensorboard_choice.change(job, location.on),
     )
     if dry_run:
         if source.source == COMMAND_LINE and output is OutputFormat.TEXT:
@@ -158,7 +158,11 @@ def run(
     if mark:
         demos.write(plan.identity.run, mark)
     try:
-        ended = start_detached(plan, location, display, board) if detach else run_plan(plan, location.on, display, board)
+        ended = (
+            start_detached(plan, location, display, tensorboard_choice)
+            if detach
+            else run_plan(plan, location.on, display, tensorboard_choice)
+        )
     finally:
         if mark:
             demos.forget_unstarted(plan.identity.run)

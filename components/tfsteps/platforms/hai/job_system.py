@@ -61,7 +61,7 @@ class Creation:
         self._groups = Groups(client)
         self._created = False
 
-    def obtain(self) -> Task:
+    def load_or_create(self) -> Task:
         """Return the task, which this call creates unless an earlier launcher of the attempt did.
 
         Each repetition looks for the task first: a request without an answer may have created it.
@@ -71,7 +71,7 @@ class Creation:
             ApiError: The platform refused, or was unavailable for too long.
             Stopped: The client's `stopping` was set.
         """
-        task = self._client.retry(self._obtain)
+        task = self._client.retry(self._load_or_create)
         if self._created or self.is_ours(task).yes:
             self._stop_if_due(task)
         return task
@@ -82,12 +82,12 @@ class Creation:
         found = schema.environments(task).get(schema.SECRET)
         return unknown("HAI does not return the task's schema") if found is None else known(found == sent)
 
-    def after_stop(self, end: float, hurried: StopFlag) -> Task | None:
+    def after_stop(self, end: float, repeated: StopFlag) -> Task | None:
         """Return the task after a stop; None = there certainly is none. Asks until that is known.
 
         Args:
             end: When to give up, of the monotonic clock.
-            hurried: Once set, it gives up.
+            repeated: Once set, it gives up.
 
         Raises:
             LaunchError: It gave up; or another task has the name.
@@ -104,7 +104,7 @@ class Creation:
             except ApiError as error:
                 why, pause = str(error), max(pause, error.retry_after)
             left = end - time.monotonic()
-            if left <= 0 or hurried.wait(min(pause, left)):
+            if left <= 0 or repeated.wait(min(pause, left)):
                 raise self.not_known(why)
 
     def not_known(self, why: object) -> LaunchError:
@@ -117,7 +117,7 @@ class Creation:
         why = f"task {task['nb_name']} of an earlier launcher goes on: this one was stopped before it adopted the task"
         return LaunchError(f"{why}; `tfsteps stop {self._run} --on hai` stops it", retryable=True)
 
-    def _obtain(self) -> Task:
+    def _load_or_create(self) -> Task:
         if task := self._existing(self._client):
             return task
         self.absent = True
@@ -325,7 +325,7 @@ class HaiSystem:
         After a stop, a launcher in a pod also adopts the task of an earlier one: its pod may be evicted.
         """
         try:
-            return creation.obtain()
+            return creation.load_or_create()
         except ApiError as error:
             if creation.unsettled:
                 raise creation.not_known(error) from error

@@ -208,14 +208,14 @@ def test_a_pod_whose_controller_is_not_known_is_followed_once_it_is(kind):
         own = OwnPods(kind, index)
         assert own.among(Listed([item]), job_of(kind)) == Listed([])
         assert own.among(Changed(item), job_of(kind)) is None
-        assert "may not be this job's, and is not followed: Job " in own.complaint.message
-        assert "not for you" in own.complaint.message
+        assert "may not be this job's, and is not followed: Job " in own.warning.message
+        assert "not for you" in own.warning.message
         asked, refusing.refuses = len(server.asked), False
         assert list(own.decided(job_of(kind))) == []
         assert len(server.asked) == asked, "the refused request is not sent again at once"
         index._pause_until = 0.0
         assert list(own.decided(job_of(kind))) == [Changed(item)]
-        assert own.complaint is None
+        assert own.warning is None
         assert own.among(Deleted(item), job_of(kind)) == Deleted(item)
 
 

@@ -151,7 +151,7 @@ def test_a_job_that_is_held_stopped_or_over_is_not_short():
 
 def test_the_reason_for_missing_pods_is_reported_while_some_are_missing():
     scenario = Scenario().job(Changed(tfjob("Created")))
-    scenario.tracker.complaint = WarningEvent("FailedCreatePod", "exceeded quota")
+    scenario.tracker.warning = WarningEvent("FailedCreatePod", "exceeded quota")
     scenario.later(1).pods(BOTH[0]).later(100)
     assert scenario.states == ["pending", "pending"]
     assert [item.message for item in scenario.said if isinstance(item, JobChanged)] == ["", "exceeded quota"]
