@@ -114,7 +114,7 @@ def test_a_job_that_does_not_say_from_which_cluster_is_kept_and_reported(cluster
     (count,) = clusters.sweep()
     assert (clusters.kept, count.due, count.failures) == (True, 0, 0)
     assert clusters.said == [
-        "Cluster far: 1 jobs may be of this cluster: they do not say so, and end by their deadlines"
+        "Cluster far: 1 jobs may be of this cluster: they do not name it, and end by their deadlines"
     ]
 
 
@@ -154,8 +154,8 @@ def test_a_cluster_that_does_not_answer_is_said_and_the_next_one_is_cleaned(clus
     clusters.here.secret["down"] = config.replace(clusters.there.access().server, "https://127.0.0.1:1")
     down, none, far = clusters.sweep()
     assert (down.failures, none.failures, far.failures, far.due, clusters.far.jobs) == (1, 1, 0, 1, [])
-    assert any(line.startswith("Cluster down is left alone until the next pass: ") for line in clusters.said)
-    assert any("Cluster none is left alone" in line and "has no key 'none'" in line for line in clusters.said)
+    assert any(line.startswith("Cluster down is skipped until the next pass: ") for line in clusters.said)
+    assert any("Cluster none is skipped" in line and "has no key 'none'" in line for line in clusters.said)
 
 
 def test_the_pass_over_a_cluster_ends_in_time(clusters, monkeypatch):

@@ -293,7 +293,7 @@ def test_sigterm_ends_the_wait_and_the_pod():
     cluster = Cluster(UNSCHEDULABLE)
     begun = time.monotonic()
     (warning,) = cluster.read(meanwhile=lambda handle: (0.3, handle.stop, [Cause.CANCELLED])).warnings
-    assert "could not be read: this launcher was told to stop." in warning
+    assert "could not be read: this launcher received a stop signal." in warning
     assert time.monotonic() - begun < 20
     assert verbs(cluster)[-1] == ("DELETE", "/job-reader")
 

@@ -475,7 +475,7 @@ def test_what_is_unknown_names_the_nearest(server, command):
 def test_no_operator_no_kubeconfig_and_no_server_are_distinguished(server, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(server, "script", lambda _: refusal(404, "NotFound"))
-        assert refused("runs", *K) == "error: test serves no kind of job: install an operator\n"
+        assert refused("runs", *K) == "error: test serves no supported job kind: install an operator\n"
     assert "has no context 'other'" in refused("runs", *K, "--context", "other")
     monkeypatch.setattr("tfsteps.backends.kubernetes.backend.COMMAND_PATIENCE_SECONDS", 0.1)
     file = tmp_path / "kubeconfig"

@@ -112,7 +112,7 @@ def test_a_replica_that_a_deadline_killed_has_not_failed(code):
 def test_the_deletion_of_a_job_comes_before_the_pods_that_went_with_it():
     ended = status([incarnation(5, None, reason="PodDeleted")], reason="Deleted", message="Gone.")
     ended.state = State.LOST
-    assert failure_summary(ended, printed()).summary.startswith("Gone. Before that, worker-0 failed: its pod was taken")
+    assert failure_summary(ended, printed()).summary.startswith("Gone. Before that, worker-0 failed: its pod was deleted")
 
 
 def test_the_one_that_the_system_blames_comes_first():
@@ -124,14 +124,19 @@ def test_the_one_that_the_system_blames_comes_first():
 @pytest.mark.parametrize(
     ("code", "reason", "meaning", "fault"),
     [
-        (143, "EvictionByEvictionAPI", "its pod was taken away (EvictionByEvictionAPI)", "platform"),
-        (None, "PodDeleted", "its pod was taken away (PodDeleted)", "platform"),
+        (143, "EvictionByEvictionAPI", "its pod was deleted or evicted (EvictionByEvictionAPI)", "platform"),
+        (None, "PodDeleted", "its pod was deleted or evicted (PodDeleted)", "platform"),
         (1, "", "the program raised an error", "user"),
         (3, "", "the program ended with an error", "user"),
         (127, "", "the command was not found", "user"),
-        (137, "", "killed (SIGKILL): by somebody, or by the kernel for lack of memory (peak 2.0 GiB)", "platform"),
+        (
+            137,
+            "",
+            "killed (SIGKILL) by another process or user, or by the kernel for lack of memory (peak 2.0 GiB)",
+            "platform",
+        ),
         (137, "OOMKilled", "killed for using more than its memory limit (peak 2.0 GiB)", "user"),
-        (143, "", "ended (SIGTERM) by somebody", "platform"),
+        (143, "", "ended (SIGTERM) by another process or user", "platform"),
         (139, "", "crashed (SIGSEGV)", "user"),
         (136, "", "ended by signal 8 (SIGFPE)", "user"),
         (255, "", "the program ended with an error", "user"),
@@ -268,7 +273,7 @@ def test_failures_of_unknown_time_have_no_first():
             "Evicted",
             "The node was low on memory.",
             None,
-            "its pod was taken away (Evicted: The node was low",
+            "its pod was deleted or evicted (Evicted: The node was low",
             "platform",
         ),
         ("StartError", 'exec: "trian": executable file not found in $PATH', None, "the program could not be", "user"),

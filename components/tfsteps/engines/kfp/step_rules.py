@@ -258,7 +258,7 @@ def caching_messages(call: Call, known: dict[str, Any], unknown: list[str]) -> I
     job = plain_job(known)
     lacks = {
         "no `cache_key`, which would replace the inputs": bool(options.get("cacheKey")),
-        'run_id="", because the id of the run is another one each time': known.get("run_id") != "",
+        'run_id="", because each run has a new id': known.get("run_id") != "",
         "an image with a digest, name@sha256:...": not {"spec", "image"} & {*unknown} and not _pinned(job),
         f"the variable {FINGERPRINT} in `env`, of program and data": not {"spec", "env"} & {*unknown}
         and not (job.get("env") or {}).get(FINGERPRINT),

@@ -416,7 +416,7 @@ class Tracker:
             replica, seen = min(stuck, key=lambda pair: (repeats_gang_failure(pair[1].message), pair[0]))
             return before_running, seen.reason, f"{replica}: {seen.message or seen.reason}"
         if not self.pods and verdict.reason == "" and now - self._created > _UNSEEN_SECONDS:
-            message = f"No controller has looked at the job for {_UNSEEN_SECONDS:.0f} s. Is the operator running?"
+            message = f"No controller has updated the job for {_UNSEEN_SECONDS:.0f} s. Is the operator running?"
             return State.UNKNOWN, "NotReconciled", message
         return (before_running, *((verdict.reason, verdict.message) if restarting else ("", "")))
 

@@ -183,7 +183,7 @@ class ClusterRuns:
     def _blind(self, errors: Sequence[ApiError]) -> ApiError:
         """Return the one error that says why no kind of job can be seen."""
         forbidden = next((error for error in errors if error.status == 403), None)
-        return forbidden or ApiError(f"{self.api.access.name} serves no kind of job: install an operator", 404)
+        return forbidden or ApiError(f"{self.api.access.name} serves no supported job kind: install an operator", 404)
 
     def follow(self, run: str, news: Inbox | None = None) -> Iterator[Any]:
         """Yield the jobs of a run after each change, and the items that other code puts into `news`, for ever.
