@@ -72,7 +72,7 @@ def read(function: Callable[..., Any], *, complete: bool = True) -> FunctionSour
     Raises:
         FunctionError: It cannot be shipped; the message has the name and the line.
     """
-    return _Reader(function, complete=complete).read()
+    return _FunctionReader(function, complete=complete).read()
 
 
 def words(source: FunctionSource, values: Mapping[str, Any], *, references: bool) -> list[str]:
@@ -144,7 +144,7 @@ def _submodules(node: ast.AST, name: str, module: types.ModuleType) -> Iterator[
             yield below
 
 
-class _Reader:
+class _FunctionReader:
     """Reads a function and the functions of its module that it uses.
 
     Attributes:
@@ -155,7 +155,9 @@ class _Reader:
         bodies: Source by the name in the module, each after what its default values may use. None = is being read.
     """
 
-    def __init__(self, function: Callable[..., Any], user: "_Reader | None" = None, *, complete: bool = True) -> None:
+    def __init__(
+        self, function: Callable[..., Any], user: "_FunctionReader | None" = None, *, complete: bool = True
+    ) -> None:
         self.function = function
         self.complete: bool = user.complete if user else complete
         self.name = getattr(function, "__name__", repr(function))
@@ -262,7 +264,7 @@ class _Reader:
                 continue
             value = self.function.__globals__[name]
             if isinstance(value, types.FunctionType) and value.__globals__ is self.function.__globals__:
-                _Reader(value, self).collect(name)
+                _FunctionReader(value, self).collect(name)
             else:
                 self.header[name] = self._definition(name, value, line)
                 if isinstance(value, types.ModuleType):

@@ -144,7 +144,7 @@ class PlatformBackend(abc.ABC, Generic[JobT]):
         return reports_of(map(self.record, jobs))
 
     def explain(self, job: JobT) -> Status:
-        view = _View(job.status)
+        view = _StatusView(job.status)
         for event in self.past_events(job):
             view.apply(event)
         return view.explained()
@@ -162,7 +162,7 @@ class PlatformBackend(abc.ABC, Generic[JobT]):
         observers: Sequence[Observer],
     ) -> list[Status]:
         """Follow the jobs, but not those that start meanwhile."""
-        views = [_View(job.status) for job in jobs]
+        views = [_StatusView(job.status) for job in jobs]
         for position, event in self._merged(jobs):
             if views[position].apply(event):
                 for observer in observers:
@@ -300,7 +300,7 @@ class PlatformClearing(Generic[JobT]):
         return errors
 
 
-class _View:
+class _StatusView:
     """Turns the events of a job into its status, for commands that write no records."""
 
     def __init__(self, status: Status) -> None:

@@ -43,12 +43,12 @@ _BEHIND_SECONDS = 1.0
 _NO_PREVIOUS = "what the container printed before it was started again is gone from its node"
 
 
-class _Metadata(msgspec.Struct):
+class _PodMetadata(msgspec.Struct):
     uid: str
 
 
-class _Pod(msgspec.Struct):
-    metadata: _Metadata
+class _PodAnswer(msgspec.Struct):
+    metadata: _PodMetadata
 
 
 def read_log(
@@ -267,7 +267,7 @@ class ContainerLog:
                 if not is_good(stream.status, stream.headers):
                     return False
                 text = b"".join([bytes(part) async for part in stream.parts()])
-            return msgspec.json.decode(text, type=_Pod).metadata.uid != self._uid
+            return msgspec.json.decode(text, type=_PodAnswer).metadata.uid != self._uid
         except (ApiError, *NOT_READABLE):
             return False
 

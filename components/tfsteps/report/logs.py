@@ -50,7 +50,7 @@ def tails(log: pathlib.Path, replicas: Collection[str]) -> dict[str, LogTail]:
 
     The program of a replica comes first: its init containers and sidecars share what it leaves, or a quarter.
     """
-    kept = {name: _Replica(name) for name in replicas}
+    kept = {name: _ReplicaTail(name) for name in replicas}
     whole = _collect(log, kept)
     room = max(_CHARACTERS // max(len(kept), 1), _FEWEST)
     return {name: replica.tail(room, whole=whole) for name, replica in kept.items()}
@@ -62,7 +62,7 @@ def plain(text: str) -> str:
     return line.rstrip("\r").rpartition("\r")[2]
 
 
-class _Replica:
+class _ReplicaTail:
     """The last lines of a replica, collected from the last to the first, by container."""
 
     def __init__(self, name: str) -> None:
@@ -120,7 +120,7 @@ def _first(lines: Sequence[tuple[int, ReportLine]], room: int, most: int) -> lis
     return chosen
 
 
-def _collect(log: pathlib.Path, replicas: dict[str, _Replica]) -> bool:
+def _collect(log: pathlib.Path, replicas: dict[str, _ReplicaTail]) -> bool:
     """Read the log backwards until each program has its lines; return False if earlier lines were not looked for."""
     wanted = {replica.source: replica for replica in replicas.values()}
     position, left = 0, _READ

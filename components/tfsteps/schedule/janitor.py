@@ -28,7 +28,7 @@ SELECTOR = ",".join(f"{key}={value}" for key, value in _LABELS.items())
 """Selects the ConfigMaps that hold a Schedule."""
 
 
-class _Object(msgspec.Struct, frozen=True, rename="camel"):
+class _ScheduleObject(msgspec.Struct, frozen=True, rename="camel"):
     """The Schedule object. Fields of later versions make it another version, so unknown fields are refused."""
 
     api_version: str
@@ -75,7 +75,7 @@ def read(item: Mapping[str, Any]) -> tuple[Schedule, dict[str, Any]]:
     """
     data = item.get("data") or {}
     try:
-        described = msgspec.json.decode(data.get(SCHEDULE_FILE, ""), type=_Object)
+        described = msgspec.json.decode(data.get(SCHEDULE_FILE, ""), type=_ScheduleObject)
         workflow: dict[str, Any] = msgspec.json.decode(data.get(FILE, ""), type=dict[str, Any])
     except NOT_READABLE as error:
         raise ValueError(f"{SCHEDULE_FILE} or {FILE} is not valid: {error}") from error

@@ -106,12 +106,12 @@ def kubernetes_plugin(kind: str, **fields: Any) -> SystemPlugin:
     return SystemPlugin(system=system, kinds=kinds, **fields)
 
 
-class _Named(Protocol):
+class _NamedPlugin(Protocol):
     @property
     def name(self) -> str: ...
 
 
-_P = TypeVar("_P", bound=_Named)
+_P = TypeVar("_P", bound=_NamedPlugin)
 
 
 def load_plugins(

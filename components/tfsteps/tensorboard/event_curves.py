@@ -15,12 +15,12 @@ _CHUNK = 8 << 20
 _STARTS = 2  # the first version of the format whose events say where a session starts
 
 
-class _Point(Protocol):
+class _ValuePoint(Protocol):
     @property
     def value(self) -> float: ...
 
 
-P = TypeVar("P", bound=_Point)
+P = TypeVar("P", bound=_ValuePoint)
 
 
 def thin(points: Sequence[P], limit: int) -> list[P]:

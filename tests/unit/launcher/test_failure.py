@@ -112,7 +112,9 @@ def test_a_replica_that_a_deadline_killed_has_not_failed(code):
 def test_the_deletion_of_a_job_comes_before_the_pods_that_went_with_it():
     ended = status([incarnation(5, None, reason="PodDeleted")], reason="Deleted", message="Gone.")
     ended.state = State.LOST
-    assert failure_summary(ended, printed()).summary.startswith("Gone. Before that, worker-0 failed: its pod was deleted")
+    assert failure_summary(ended, printed()).summary.startswith(
+        "Gone. Before that, worker-0 failed: its pod was deleted"
+    )
 
 
 def test_the_one_that_the_system_blames_comes_first():

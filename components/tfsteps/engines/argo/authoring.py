@@ -109,7 +109,7 @@ def _is_argos(document: Any) -> bool:
 AUTHORING = ArgoAuthoring()
 
 
-class _Task(NamedTuple):
+class _ContainerTask(NamedTuple):
     """A task that starts a container.
 
     Attributes:
@@ -197,7 +197,7 @@ def _spec(documents: Sequence[Document]) -> tuple[_Node, dict[str, _Node]]:
     return spec.get("workflowSpec") or spec, others
 
 
-def _tasks(documents: Sequence[Document]) -> Iterator[_Task]:
+def _tasks(documents: Sequence[Document]) -> Iterator[_ContainerTask]:
     spec, others = _spec(documents)
     reference = (spec.get("workflowTemplateRef") or {}).get("name", "")
     if reference and reference not in others:
@@ -219,13 +219,13 @@ def _below(
     path: str,
     *,
     outer: tuple[int, ...] = (),
-) -> Iterator[_Task]:
+) -> Iterator[_ContainerTask]:
     """Yield the tasks of a template; `outer` has the ids of the templates that lead to it."""
     last, values = launchers.inner(template, arguments, templates)
     if interface := launchers.component(last):
-        yield _Task(path, interface, launchers.inputs(last, values))
+        yield _ContainerTask(path, interface, launchers.inputs(last, values))
     elif not template_rules.is_graph(template):
-        yield _Task(path, None, {})
+        yield _ContainerTask(path, None, {})
     elif id(template) not in outer:
         for call in template_rules.calls(template):
             node = call.node

@@ -99,7 +99,7 @@ def keep_schedules(api: Api, namespace: str, say: Callable[[str], object], dry_r
             metadata = metadata_of(item)
             own = runs.get((metadata.namespace, metadata.uid), {})
             if now is not None:
-                kept.started += _Schedule(api, item, metadata, own, say=say, demos=demos).keep(now, dry_run=dry_run)
+                kept.started += _SchedulePass(api, item, metadata, own, say=say, demos=demos).keep(now, dry_run=dry_run)
         except (ApiError, ValueError, SpecError) as error:
             failed(f"Schedule {_described(item)}", error)
         except Stopped:
@@ -219,7 +219,7 @@ def _time(text: str) -> float:
     return float(text)
 
 
-class _Schedule:
+class _SchedulePass:
     """One schedule, in one pass."""
 
     def __init__(

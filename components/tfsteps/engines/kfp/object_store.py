@@ -93,14 +93,14 @@ class StoreSettings(msgspec.Struct, frozen=True, kw_only=True, rename=_squeezed)
         return f"{'http' if self.disable_ssl else 'https'}://{self.endpoint}"
 
 
-class _Override(StoreSettings, frozen=True, kw_only=True, rename=_squeezed):
+class _StoreOverride(StoreSettings, frozen=True, kw_only=True, rename=_squeezed):
     bucket_name: str
     key_prefix: str = ""
 
 
 class _Provider(msgspec.Struct, frozen=True):
     default: StoreSettings | None = None
-    overrides: list[_Override] = []
+    overrides: list[_StoreOverride] = []
 
 
 _OWN = StoreSettings(
@@ -156,7 +156,7 @@ def _provider(scheme: str, text: str) -> _Provider:
         raise StoreError(f"`{_PROVIDERS}` of ConfigMap {CONFIG_MAP} cannot be read: {error}") from error
 
 
-def _merged(default: StoreSettings, override: _Override) -> StoreSettings:
+def _merged(default: StoreSettings, override: _StoreOverride) -> StoreSettings:
     """Return the default with what the override sets; its credentials count even where it has none."""
     changes = {name: getattr(override, name) for name in StoreSettings.__struct_fields__}
     overrides = {name: value for name, value in changes.items() if value not in (None, "")}

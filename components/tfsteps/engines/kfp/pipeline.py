@@ -57,16 +57,16 @@ class _Producer(msgspec.Struct, rename="camel", frozen=True):
     producer_task: str = ""
 
 
-class _Input(msgspec.Struct, rename="camel", frozen=True):
+class _TaskInput(msgspec.Struct, rename="camel", frozen=True):
     task_output_parameter: _Producer = _Producer()
 
 
-class _Inputs(msgspec.Struct, frozen=True):
-    parameters: dict[str, _Input] = {}
+class _TaskInputs(msgspec.Struct, frozen=True):
+    parameters: dict[str, _TaskInput] = {}
 
 
-class _Task(msgspec.Struct, frozen=True):
-    inputs: _Inputs = _Inputs()
+class _DagTask(msgspec.Struct, frozen=True):
+    inputs: _TaskInputs = _TaskInputs()
 
 
 def find_wait(workflow: Mapping[str, Any], call: Mapping[str, Any]) -> Wait | None:
@@ -82,10 +82,10 @@ def find_wait(workflow: Mapping[str, Any], call: Mapping[str, Any]) -> Wait | No
     if PROGRAM not in container:
         return None
     try:
-        inputs = msgspec.json.decode(given.get("task", "{}"), type=_Task).inputs.parameters
+        inputs = msgspec.json.decode(given.get("task", "{}"), type=_DagTask).inputs.parameters
     except NOT_READABLE:
         inputs = {}
-    return Wait(name.removesuffix(_DRIVER), inputs.get("job", _Input()).task_output_parameter.producer_task)
+    return Wait(name.removesuffix(_DRIVER), inputs.get("job", _TaskInput()).task_output_parameter.producer_task)
 
 
 class KubeflowContext(WorkflowContext):

@@ -70,7 +70,7 @@ def read_pipelines(document: Any) -> list[ImportedPipeline]:
     if not isinstance(document, dict):
         return []
     several = [document] if _is_pipeline(document) else list(document.values())
-    return [_Reader(value).read() for value in several] if all(map(_is_pipeline, several)) else []
+    return [_PipelineReader(value).read() for value in several] if all(map(_is_pipeline, several)) else []
 
 
 def _is_pipeline(value: Any) -> bool:
@@ -80,7 +80,7 @@ def _is_pipeline(value: Any) -> bool:
     return isinstance(value.get("pipeline"), dict) if "pipeline" in value else "dag_json" in value
 
 
-class _Reader:
+class _PipelineReader:
     def __init__(self, document: Mapping[str, Any]) -> None:
         self._pipeline = Fields(document.get("pipeline", {**document, "tasks": None}))
         self._name = _kubernetes_name(self._pipeline.take(str, "name") or "")

@@ -34,7 +34,7 @@ def record_fits(keras: Any) -> None:
         return
     original = keras.Model.fit
     signature = inspect.signature(original)
-    recorder = _Recorder(keras, os.environ["TFSTEPS_LOG_DIR"])
+    recorder = _HistoryRecorder(keras, os.environ["TFSTEPS_LOG_DIR"])
 
     @functools.wraps(original)
     def fit(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -56,7 +56,7 @@ def _decides() -> bool:
     return here == (decisive, "0") and "://" not in folder
 
 
-class _Recorder:
+class _HistoryRecorder:
     """Adds a callback to each `fit`, and writes what the callbacks see."""
 
     def __init__(self, keras: Any, folder: str) -> None:
