@@ -87,7 +87,7 @@ class _PipelineReader:
         if not self._name:
             raise NotUnderstoodError("pipeline.name is missing")
         self._tasks: dict[str, Fields] = {}
-        for task in Fields(document).each("tasks"):
+        for task in Fields(document).mappings("tasks"):
             name = _kubernetes_name(task.take(str, "name") or "")
             if name in self._tasks:
                 raise NotUnderstoodError(
@@ -188,13 +188,13 @@ class _PipelineReader:
         """Add the template of any other task: a container, as cube-studio makes it."""
         values = self._arguments(name, task)
         image, workdir = (str(values.pop(key, None) or "") for key in ("images", "workdir"))
-        own = str(task.take(object, "command") or "")
+        command_text = str(task.take(object, "command") or "")
         folder = str(task.take(object, "working_dir") or workdir)
         if kind == _CUSTOM:
             folder = workdir
             command, args = ["bash", "-c", str(values.pop("command", ""))], list[str]()
-        elif own:
-            command, args = [*" && ".join(own.split("\n")).split()], _command_line(values)
+        elif command_text:
+            command, args = [*" && ".join(command_text.split("\n")).split()], _command_line(values)
         else:
             what = f"The start command of cube-studio's job template {kind}, such as python3 launcher.py."
             start = self._variables.parameter(f"command-{_kubernetes_name(kind)}", description=what)
