@@ -178,8 +178,8 @@ def _meta(name: str, meta: dict[str, Any], *parts: Any) -> dict[str, Any]:
         }
         for manager, part in zip(("tfsteps", "controller"), parts, strict=True)
     ]
-    own = {"namespace": "team", "uid": f"{name}-8f5c-4f0e-9a53-0c7d2f1b6e11", "resourceVersion": "123456"}
-    return {**meta, "name": name, **own, "creationTimestamp": _CREATED, "managedFields": fields}
+    identity = {"namespace": "team", "uid": f"{name}-8f5c-4f0e-9a53-0c7d2f1b6e11", "resourceVersion": "123456"}
+    return {**meta, "name": name, **identity, "creationTimestamp": _CREATED, "managedFields": fields}
 
 
 def _managed(part: Any) -> dict[str, Any]:

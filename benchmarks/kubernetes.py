@@ -85,8 +85,8 @@ class Site:
         self._processes: dict[str, subprocess.Popen] = {}
 
     def __enter__(self) -> Self:
-        made = self.api.create(NAMESPACES, "", {"metadata": {"name": self.namespace, "labels": MANAGED_BY}})
-        self._uid = made["metadata"]["uid"]
+        created = self.api.create(NAMESPACES, "", {"metadata": {"name": self.namespace, "labels": MANAGED_BY}})
+        self._uid = created["metadata"]["uid"]
         self._token = self._service_account()
         self.direct = self.pod_files("direct", authority())
         Watch(self.api, TFJob.resource, self.namespace, self._saw)
@@ -109,14 +109,14 @@ class Site:
             "roles": {"worker": {"replicas": workers}},
         }
         inputs = {"parameterValues": {"spec": job, "system": "kubeflow"}}
-        own = self._folder / task
-        executor_input = json.dumps({"inputs": inputs, "outputs": {"outputFile": str(own / "outputs.json")}})
+        folder = self._folder / task
+        executor_input = json.dumps({"inputs": inputs, "outputs": {"outputFile": str(folder / "outputs.json")}})
         url = urllib.parse.urlsplit(server or self.api.access.server)
         env = {
             **os.environ,
             "KUBERNETES_SERVICE_HOST": str(url.hostname),
             "KUBERNETES_SERVICE_PORT": str(url.port),
-            "TFSTEPS_HOME": str(own / "home"),
+            "TFSTEPS_HOME": str(folder / "home"),
         }
         arguments = [*ISOLATED, AS_IN_A_POD, self._packages, files or self.direct, "--executor_input", executor_input]
         with (self._folder / f"{task}.log").open("wb") as log:
@@ -147,8 +147,8 @@ class Site:
         subject = {"kind": account.kind, "name": name, "namespace": self.namespace}
         self.api.create(binding, self.namespace, {"metadata": {"name": name}, "roleRef": role, "subjects": [subject]})
         request = {"spec": {"expirationSeconds": 7200}}
-        made = self.api.request("POST", account.path(self.namespace, name, "token"), {}, request)
-        return str(made["status"]["token"])
+        response = self.api.request("POST", account.path(self.namespace, name, "token"), {}, request)
+        return str(response["status"]["token"])
 
     def log(self, task: str) -> str:
         """Return what a launcher has printed."""

@@ -44,13 +44,13 @@ def rows(*, quick: bool = False) -> Iterator[Row]:
     """Yield the time of the command; `quick` takes fewer runs of it."""
     os.environ.setdefault("KUBECONFIG", str(paths.KUBECONFIG))
     api, namespace = Api(access.find()), f"bench-{secrets.token_hex(3)}"
-    made = api.create(NAMESPACES, "", {"metadata": {"name": namespace, "labels": MANAGED_BY}})
+    created = api.create(NAMESPACES, "", {"metadata": {"name": namespace, "labels": MANAGED_BY}})
     try:
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda number: _create(api, namespace, number), range(RUNS)))
         measured = [(*_seconds(namespace), _bare(api, namespace)) for _ in range(TIMES[quick] + 1)][1:]
     finally:
-        api.delete(NAMESPACES, "", namespace, made["metadata"]["uid"])
+        api.delete(NAMESPACES, "", namespace, created["metadata"]["uid"])
     wall, cpu, bare = (statistics.median(values) for values in zip(*measured, strict=True))
     what = (
         f"`tfsteps runs --on kubernetes` for {RUNS} runs, with its start; baseline: the two lists that it reads, unread"

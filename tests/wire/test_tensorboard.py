@@ -161,7 +161,7 @@ def job(**annotations):
 def beside(script, item, *, wanted=True):
     """Return the TensorBoard of a job that has just ended, and the requests."""
     with serve(script) as server:
-        found = JobTensorBoard(Api(server.access(), patience=0), KIND, lambda: item, lambda: 5.0, wanted=wanted)
+        found = JobTensorBoard(Api(server.access(), patience=0), KIND, lambda: item, lambda: 5.0, required=wanted)
         found.start()
         found.end()
         return found, methods([(entry.method, entry.path, entry.body) for entry in server.asked])

@@ -94,10 +94,12 @@ def words(source: FunctionSource, values: Mapping[str, Any], *, references: bool
     ]:
         wrong = f"{source.name}: {nothing[0]} is None, which no argument of a replica can be"
         raise FunctionError(f"{wrong}; leave it out for its default, or make None its default")
-    given = {name: value for name, value in values.items() if value is not None}
-    if missing := [name for name, parameter in source.parameters.items() if parameter.required and name not in given]:
+    settings = {name: value for name, value in values.items() if value is not None}
+    if missing := [
+        name for name, parameter in source.parameters.items() if parameter.required and name not in settings
+    ]:
         raise FunctionError(f"{source.name} needs the parameter {missing[0]!r}")
-    return [f"--{name}={_word(source, name, value, references=references)}" for name, value in given.items()]
+    return [f"--{name}={_word(source, name, value, references=references)}" for name, value in settings.items()]
 
 
 def _word(source: FunctionSource, name: str, value: Any, *, references: bool) -> str:
@@ -311,11 +313,11 @@ class _FunctionReader:
         """
         own_names = (getattr(value, "__qualname__", ""), getattr(value, "__name__", ""))
         names = dict.fromkeys([text for text in own_names if isinstance(text, str)] + [name])
-        own = {"__main__", self.function.__module__}
+        allowed = {"__main__", self.function.__module__}
         first = getattr(value, "__module__", None)
         others = sorted(sys.modules, key=lambda module: (any(map(_is_private, module.split("."))), len(module), module))
         for module in [first, *others]:
-            if not isinstance(module, str) or module in own:
+            if not isinstance(module, str) or module in allowed:
                 continue
             for attribute in names:
                 has_it = attribute.isidentifier() and vars(sys.modules.get(module, object)).get(attribute) is value

@@ -57,7 +57,7 @@ class Watcher:
 
     def __init__(
         self,
-        said: list[str],
+        notes: list[str],
         preferred: Sequence[str],
         on_change: Callable[[Attempt], object] | None,
         *,
@@ -66,12 +66,12 @@ class Watcher:
         """Get ready.
 
         Args:
-            said: Notes, which are shown. A failure of `on_change` is added.
+            notes: Notes, which are shown. A failure of `on_change` is added.
             preferred: Tags whose curves come first.
             on_change: Called with the attempt after each change; None = nothing is.
             display: Whether to show the job by IPython.
         """
-        self._said = said
+        self._notes = notes
         self._preferred = preferred
         self._on_change = on_change
         self._status: Status | None = None
@@ -106,7 +106,7 @@ class Watcher:
                 self._on_change(Attempt.of(status))
             except Exception as error:  # noqa: BLE001  the job goes on
                 self._on_change = None
-                self._said.append(f"on_change is not called any more: {type(error).__name__}: {error}")
+                self._notes.append(f"on_change is not called any more: {type(error).__name__}: {error}")
 
     def lines(self, lines: LogLines) -> None:
         """Keep the last lines."""
@@ -127,7 +127,7 @@ class Watcher:
             self._changed.wait()
             self._changed.clear()
             if status := self._status:
-                page = notebook_page.attempt(status, self._read_curves(status), self._said, [*self._lines])
+                page = notebook_page.attempt(status, self._read_curves(status), self._notes, [*self._lines])
                 self._show(notebook_page.frame(page))
             self._closed.wait(_REDRAW_SECONDS)
 
@@ -226,18 +226,18 @@ def run(
         CommandError: It could not be launched, or could not be followed to its end.
     """
     options = JobOptions(workers, ps, chief, name, image, None if code is None else os.fspath(code), code_bucket)
-    with _commands() as said:
+    with _commands() as notes:
         source = _job_input(job, command, options, overrides)
         chosen, location = choose(on, system, context, namespace)
         plan = make_plan(source, chosen, location, run_id, task)
-        said.extend(plan.system.warnings(plan.job))
+        notes.extend(plan.system.warnings(plan.job))
         metrics = [*plan.job.outputs.metrics.values()]
-        with Watcher(said, metrics, on_change, display=in_notebook() if display is None else display) as watcher:
+        with Watcher(notes, metrics, on_change, display=in_notebook() if display is None else display) as watcher:
             try:
                 status = launch_plan(plan, watcher, "")
             except LaunchError as error:
                 raise launch_failed(plan.identity.task, error) from error
-            attempt = Attempt.of(status, notes=said)
+            attempt = Attempt.of(status, notes=notes)
             watcher.end(attempt)
     if attempt.state is State.CANCELLED:
         raise RunStopped(attempt)
@@ -311,14 +311,14 @@ def runs(
         run_list.parse_states([state] if isinstance(state, str) else state), task, pipeline, _since(since, now)
     )
     with (
-        _commands() as said,
+        _commands() as notes,
         open_backend(BackendLocation(on, context, namespace, all_namespaces, records), gone=True) as backend,
     ):
         entries = run_list.entries(backend, run, run_list.parse_labels(texts), here=on == Location.LOCAL)
         run_list.check_sort(sort, entries, [])
         chosen = run_list.ordered([entry for entry in entries if selects.matches(entry)], sort, now)[:limit]
         shown = (Attempt.of(entry.status, is_job=entry.is_job, demo=entry.demo) for entry in chosen)
-        return RunList(tuple(shown), tuple(said))
+        return RunList(tuple(shown), tuple(notes))
 
 
 def show(
@@ -348,7 +348,7 @@ def show(
         CommandError: The run, task or attempt is unknown, or a server does not answer.
     """
     selection = Selection(run, task, attempt)
-    with _commands() as said:
+    with _commands() as collected_notes:
         location = located(selection, on, context, namespace, everywhere=all_namespaces, records=records)
         with open_backend(location, gone=True) as backend:
             target = backend.find(run)
@@ -361,7 +361,7 @@ def show(
                 tuple(map(Attempt.of, statuses)),
                 pipeline_verdict(whole) if whole else "",
                 tuple(map(str, run_tree.tree(root, any_character=True))),
-                (*said, *notes),
+                (*collected_notes, *notes),
             )
 
 
@@ -413,11 +413,11 @@ def logs(
     _since(since, time.time())  # a wrong time is refused before anything is read
     lines: list[LogLine] = []
     options = LogOptions(lambda _: True, tail=tail, grep=pattern, around=around, receive=lines.append)
-    with _commands() as said:
+    with _commands() as notes:
         location = located(selection, on, context, namespace, everywhere=all_namespaces, records=records)
         with open_backend(location, gone=True) as backend:
             run_id, _ = pass_log(backend, selection, names, options, lambda now: _since(since, now) or 0.0)
-    return Log(run_id, tuple(map(_line, lines)), tuple(said))
+    return Log(run_id, tuple(map(_line, lines)), tuple(notes))
 
 
 def compare(
@@ -445,10 +445,10 @@ def compare(
     """
     names = [run.run if isinstance(run, Attempt) else run for run in runs]
     with (
-        _commands() as said,
+        _commands() as notes,
         open_backend(BackendLocation(on, context, namespace, all_namespaces, records), gone=True) as backend,
     ):
-        return Comparison.of(compared_runs(backend, names, task), said)
+        return Comparison.of(compared_runs(backend, names, task), notes)
 
 
 def _line(line: LogLine) -> Line:
@@ -473,7 +473,7 @@ def _since(since: Since, now: float) -> float | None:
 def _commands() -> Iterator[list[str]]:
     """Yield a list that gets what the commands would print to standard error; a LaunchError becomes a CommandError."""
     try:
-        with collected() as said:
-            yield said
+        with collected() as notes:
+            yield notes
     except LaunchError as error:
         raise CommandError(str(error), ExitCode.PLATFORM if error.retryable else ExitCode.USAGE) from error

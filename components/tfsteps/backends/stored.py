@@ -184,15 +184,15 @@ class MergedBackend:
 
     def find(self, text: str) -> FoundRun[ClusterJob | LocalAttempt]:
         try:
-            found = run_among(self.jobs(), text, self.where, self._location.options)
+            run = run_among(self.jobs(), text, self.where, self._location.options)
         except CommandError:
             there = self._cluster.find(text)  # a Workflow that failed without a job
             return FoundRun(there.id, [*there.jobs], there.pipeline)
-        if stored := _of_records(found.jobs):
+        if stored := _of_records(run.jobs):
             whole = {job.attempt.folder: job for job in self._copies.whole(stored[0].status.identity.run).jobs}
-            jobs = [whole.get(job.attempt.folder, job) if isinstance(job, LocalAttempt) else job for job in found.jobs]
-            return FoundRun(found.id, jobs)
-        return found
+            jobs = [whole.get(job.attempt.folder, job) if isinstance(job, LocalAttempt) else job for job in run.jobs]
+            return FoundRun(run.id, jobs)
+        return run
 
     def recorded(self, job: ClusterJob | LocalAttempt) -> bytes:
         return self._copies.recorded(job) if isinstance(job, LocalAttempt) else self._cluster.recorded(job)

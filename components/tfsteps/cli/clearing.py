@@ -34,18 +34,18 @@ class Clearing(Protocol):
 
 
 @contextlib.contextmanager
-def clearing(location: BackendLocation, run: str, task: str = "", *, own: bool = False) -> Iterator[Clearing]:
+def clearing(location: BackendLocation, run: str, task: str = "", *, whole_run: bool = False) -> Iterator[Clearing]:
     """Yield what a run has on a cluster or a platform. CommandError if that place cannot be asked.
 
     Args:
         location: Where to look.
         run: Id of the run.
         task: Only of this task; empty = of all.
-        own: Whether the run is the task's own, and has no other.
+        whole_run: Whether the run is the task's own, and has no other.
     """
     if location.on == Location.KUBERNETES:
         with cluster(location) as runs:
-            objects = RunObjects(runs.api, registry.kinds(), runs.namespace, run, task, own=own)
+            objects = RunObjects(runs.api, registry.kinds(), runs.namespace, run, task, whole_run=whole_run)
             yield _ClusterClearing(runs.api, objects, location)
     else:
         with open_platform(location.on) as backend:

@@ -83,7 +83,7 @@ class Display(msgspec.Struct, frozen=True):
             print_json(outputs(status))
         else:
             Printer().say(
-                "\n".join(results(status, told=True))
+                "\n".join(results(status, log_shown=True))
             )  # a closed standard output must not change the exit code
 
 
@@ -91,19 +91,19 @@ class TensorBoardChoice(msgspec.Struct, frozen=True):
     """The options about TensorBoard.
 
     Attributes:
-        wanted: Whether there is one; None = if the job file has `tensorboard:`.
+        requested: Whether there is one; None = if the job file has `tensorboard:`.
         keep: Keep it up after the end of a job that is not on a cluster.
     """
 
-    wanted: bool | None = None
+    requested: bool | None = None
     keep: bool = False
 
     def change(self, job: TrainingJob, on: str) -> TrainingJob:
         """Return the job for a cluster, where the job system starts the TensorBoard; elsewhere the job as it is."""
-        if on != Location.KUBERNETES or self.wanted is None:
+        if on != Location.KUBERNETES or self.requested is None:
             return job
         return msgspec.structs.replace(
-            job, tensorboard=(job.tensorboard or TensorBoardSettings()) if self.wanted else None
+            job, tensorboard=(job.tensorboard or TensorBoardSettings()) if self.requested else None
         )
 
 
@@ -158,8 +158,8 @@ def tensorboard_process(plan: Plan, choice: TensorBoardChoice, *, here: bool) ->
         here: Whether TensorBoard runs on this machine.
     """
     job = plan.job
-    required = here and (choice.keep if choice.wanted is None else choice.wanted)
-    optional = here and choice.wanted is not False and job.tensorboard
+    required = here and (choice.keep if choice.requested is None else choice.requested)
+    optional = here and choice.requested is not False and job.tensorboard
     if not required and not optional:
         yield None
         return

@@ -183,7 +183,7 @@ def _ended_before(status: Status, failed: Incarnation) -> tuple[ReplicaStatus, I
         if last.state is ReplicaState.SUCCEEDED and failed.started <= last.ended <= (failed.ended or 0.0)
     ]
     alone = any(replica.role == "ps" for replica in status.replicas)
-    return min(ended, key=lambda found: found[0])[1:] if ended and not alone else None
+    return min(ended, key=lambda entry: entry[0])[1:] if ended and not alone else None
 
 
 def _failed_incarnation(replica: ReplicaStatus, status: Status) -> Incarnation | None:

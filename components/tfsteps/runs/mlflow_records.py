@@ -331,9 +331,9 @@ def _values(status: Status, contents: Mapping[str, bytes]) -> Iterator[tuple[str
     for name, value in status.metrics.items():  # before a curve of that name which is another
         if _key(name) not in curves or curves[_key(name)][-1][1] != value:
             curves[_key(name)] = [(0, value)]
-    each = max(1, -(-sum(map(len, curves.values())) // _CURVE_VALUES))
+    stride = max(1, -(-sum(map(len, curves.values())) // _CURVE_VALUES))
     for key, points in curves.items():
-        for step, value in points[::-each][::-1]:  # the last is always among them
+        for step, value in points[::-stride][::-1]:  # the last is always among them
             yield key, step, value
 
 

@@ -80,8 +80,8 @@ def read(item: Mapping[str, Any]) -> tuple[Schedule, dict[str, Any]]:
     except NOT_READABLE as error:
         raise ValueError(f"{SCHEDULE_FILE} or {FILE} is not valid: {error}") from error
     if (described.api_version, described.kind) != (VERSION, KIND):
-        found = f"{described.api_version} {described.kind}"
-        raise ValueError(f"{SCHEDULE_FILE} is a {found}, not a {VERSION} {KIND}: use the janitor of that version")
+        version = f"{described.api_version} {described.kind}"
+        raise ValueError(f"{SCHEDULE_FILE} is a {version}, not a {VERSION} {KIND}: use the janitor of that version")
     if not all(isinstance(workflow.get(key), dict) for key in ("metadata", "spec")):
         raise ValueError(f"{FILE} is not a Workflow")
     return from_plain(described.spec, SCHEDULE_FILE), workflow

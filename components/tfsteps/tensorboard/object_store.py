@@ -81,8 +81,8 @@ def open_object(uri: str) -> tuple[IO[bytes], int]:
         size = int(client.head_object(Bucket=bucket, Key=key)["ContentLength"])
 
         def fetch(start: int, end: int) -> bytes:
-            wanted = f"bytes={start}-{end - 1}"
-            return bytes(client.get_object(Bucket=bucket, Key=key, Range=wanted)["Body"].read())
+            byte_range = f"bytes={start}-{end - 1}"
+            return bytes(client.get_object(Bucket=bucket, Key=key, Range=byte_range)["Body"].read())
 
     else:
         files, path = _fsspec(uri)

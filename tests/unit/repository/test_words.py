@@ -31,10 +31,36 @@ def test_no_class_name_stands_for_two_classes():
     assert {name: where for name, where in files.items() if len(where) > 1} == {}
 
 
-def test_loop_variables_are_nouns():
+_NO_NOUNS = {"each", "found", "given", "made", "own", "said", "told", "wanted"}
+_CHECKED = ["components", "pipelines", "benchmarks", "page_links.py", "release.py", "official.py"]
+
+
+def _assigned(node):
+    """Return the name that a node assigns, as a variable, a loop's variable, a field or a parameter; None = none."""
+    match node:
+        case ast.Name(ctx=ast.Store()):
+            return node.id
+        case ast.arg():
+            return node.arg
+        case ast.ExceptHandler() | ast.MatchAs() | ast.MatchStar():
+            return node.name
+    return None
+
+
+def test_variables_fields_and_parameters_are_nouns():
+    names = [
+        f"{name}:{node.lineno}: {assigned}"
+        for name, tree in _modules(*_CHECKED, words=rf"\b({'|'.join(_NO_NOUNS)})\b")
+        for node in ast.walk(tree)
+        if (assigned := _assigned(node)) in _NO_NOUNS
+    ]
+    assert names == []
+
+
+def test_loop_variables_of_tests_are_nouns():
     loops = [
         f"{name}:{node.target.lineno}"
-        for name, tree in _modules("components", "pipelines", "tests", "benchmarks", words=r"\beach\s+in\b")
+        for name, tree in _modules("tests", words=r"\beach\s+in\b")
         for node in ast.walk(tree)
         if isinstance(node, ast.For | ast.comprehension)
         if isinstance(node.target, ast.Name) and node.target.id == "each"

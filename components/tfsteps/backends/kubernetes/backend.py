@@ -61,11 +61,11 @@ def cluster(location: BackendLocation, of_job: JobCluster | None = None) -> Iter
         of_job: Another cluster, on which a job of `location` will be; None = that of `location`.
     """
     try:
-        found = of_job or JobCluster(
+        cluster_of_jobs = of_job or JobCluster(
             location.context, location.namespace, COMMAND_PATIENCE_SECONDS, launched_from=location.home
         )
-        api = client.Api(found.api.access, patience=COMMAND_PATIENCE_SECONDS)
-        namespace = "" if location.everywhere else found.namespace
+        api = client.Api(cluster_of_jobs.api.access, patience=COMMAND_PATIENCE_SECONDS)
+        namespace = "" if location.everywhere else cluster_of_jobs.namespace
     except LaunchError as error:
         raise CommandError(str(error), ExitCode.PLATFORM if error.retryable else ExitCode.USAGE) from error
     try:

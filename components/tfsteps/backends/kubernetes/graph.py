@@ -167,12 +167,14 @@ def _main(item: _Item) -> str:
 def surroundings(api: Api, run: str, jobs: Sequence[ClusterJob]) -> Surroundings:
     """Return what exists of a run beside its jobs. What may not be read is a note, not an error."""
     reader = _OptionalReader(api)
-    found = [_in_namespace(reader, run, space, own) for space, own in _by_namespace(jobs).items()]
+    graphs = [
+        _in_namespace(reader, run, space, namespace_jobs) for space, namespace_jobs in _by_namespace(jobs).items()
+    ]
     return Surroundings(
-        pipelines=[node for around in found for node in around.pipelines],
-        launchers={identity: node for around in found for identity, node in around.launchers.items()},
-        parts={identity: nodes for around in found for identity, nodes in around.parts.items()},
-        others=[node for around in found for node in around.others],
+        pipelines=[node for around in graphs for node in around.pipelines],
+        launchers={identity: node for around in graphs for identity, node in around.launchers.items()},
+        parts={identity: nodes for around in graphs for identity, nodes in around.parts.items()},
+        others=[node for around in graphs for node in around.others],
         notes=list(dict.fromkeys(reader.notes)),
     )
 
@@ -411,14 +413,14 @@ def triggers(api: Api, namespace: str) -> dict[str, str]:
         api: The cluster.
         namespace: Where to look; empty = everywhere. Runs of one name that differ are not known.
     """
-    found: dict[str, set[str]] = {}
+    run_triggers: dict[str, set[str]] = {}
     for objects in registry.engine_objects():
         try:
             for item in api.iterate(objects.resource, namespace):
-                found.setdefault(item["metadata"]["name"], set()).add(objects.trigger_of(item) or UNKNOWN)
+                run_triggers.setdefault(item["metadata"]["name"], set()).add(objects.trigger_of(item) or UNKNOWN)
         except ApiError as error:
             if error.status not in (403, 404):
                 raise
             if error.status == 403:
                 warn(f"what started the runs is not known, without the permission to list {objects.resource.plural}")
-    return {name: values.pop() if len(values) == 1 else UNKNOWN for name, values in found.items()}
+    return {name: values.pop() if len(values) == 1 else UNKNOWN for name, values in run_triggers.items()}

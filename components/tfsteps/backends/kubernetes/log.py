@@ -43,7 +43,7 @@ class ClusterLog:
     def print(self, tail: int | None) -> None:
         """Print the lines so far, in the order of time; only the last ones, as many as `tail`; None = all."""
         for job in self._jobs:
-            if without := [name for name in job.without_pods if self._options.wanted(name)]:
+            if without := [name for name in job.without_pods if self._options.accepts(name)]:
                 warn(
                     f"{job.status.job} has no pod of {', '.join(without)} any more, so that lines are missing. A "
                     "launcher that followed it has them: `tfsteps logs RUN` on its machine, or `kubectl logs "
@@ -85,7 +85,9 @@ class ClusterLog:
 
     def _take(self, jobs: Sequence[ClusterJob]) -> None:
         self._jobs = jobs
-        self._programs = [program for job in jobs for program in _programs(job) if self._options.wanted(program.source)]
+        self._programs = [
+            program for job in jobs for program in _programs(job) if self._options.accepts(program.source)
+        ]
         self.printer.several = len({job.status.identity.task for job in jobs}) > 1
 
     def _read(self) -> int:

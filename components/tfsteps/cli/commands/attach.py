@@ -140,6 +140,6 @@ def _watch(
         f"--task {shlex.quote(identity.task)} --adopt{location.options}`"
     )
     if display.output is OutputFormat.TEXT:
-        options = LogOptions(wanted=lambda _: True, timestamps=display.timestamps, follow=True)
+        options = LogOptions(accepts=lambda _: True, timestamps=display.timestamps, follow=True)
         backend.print_log([job], selection, options)
     return backend.follow([job], selection, [Printer()] if display.output is OutputFormat.TEXT else [])[0]

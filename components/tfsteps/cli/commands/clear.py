@@ -71,16 +71,16 @@ class Scope(NamedTuple):
     Attributes:
         run: Id of the run.
         task: The task; empty = all tasks.
-        own: Whether the run is the task's own: then what names no task is the task's, too.
+        whole_run: Whether the run is the task's own: then what names no task is the task's, too.
     """
 
     run: str
     task: str = ""
-    own: bool = False
+    whole_run: bool = False
 
     def __str__(self) -> str:
         """Return `run r1, task train`, for messages."""
-        return clean(f"run {self.run}, task {self.task}" if self.task and not self.own else f"run {self.run}")
+        return clean(f"run {self.run}, task {self.task}" if self.task and not self.whole_run else f"run {self.run}")
 
 
 def clear_scope(
@@ -132,7 +132,7 @@ def contents(scope: Scope, explicit: BackendLocation | None, on: str | None, con
     Raises:
         CommandError: A place cannot be asked, or a part of the run is a demo.
     """
-    run, task, own = scope
+    run, task, whole_run = scope
     with rm.reading():
         try:
             removal.check_changeable(run)
@@ -144,7 +144,7 @@ def contents(scope: Scope, explicit: BackendLocation | None, on: str | None, con
     recorded = [] if on == Location.LOCAL else _recorded_places(jobs, context)
     locations = list(dict.fromkeys([*([explicit] if explicit else []), *recorded]))
     with contextlib.ExitStack() as stack:
-        parts = [stack.enter_context(clearing(location, run, task, own=own)) for location in locations]
+        parts = [stack.enter_context(clearing(location, run, task, whole_run=whole_run)) for location in locations]
         yield Contents(scope, jobs, locations, parts)
 
 

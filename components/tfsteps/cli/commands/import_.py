@@ -122,7 +122,7 @@ def _of_files(
             if in_file := read_pipelines(text):
                 pipelines += in_file
                 continue
-            found, notes = read.read_text(text, name)
+            imported, notes = read.read_text(text, name)
         except NotUnderstoodError as error:
             if file.endswith(".py"):
                 raise CommandError(
@@ -130,7 +130,7 @@ def _of_files(
                     f"`dsl-compile --py {file} --output pipeline.yaml`, and import what that writes"
                 ) from error
             raise CommandError(f"{file}: {error}") from error
-        jobs += found
+        jobs += imported
         for note in notes:
             say(one_line(f"{file}: {note}"))
     return jobs, pipelines

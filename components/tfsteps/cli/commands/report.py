@@ -51,11 +51,11 @@ def report(
 def _copied(selection: Selection, location: BackendLocation) -> list[pathlib.Path]:
     """Return the reports that launchers have recorded of the selected attempts. CommandError if there are none."""
     with open_backend(location, gone=True) as backend:
-        found = backend.find(selection.run)
-        records = [backend.record(job) for job in selection.of(found)]
+        run = backend.find(selection.run)
+        records = [backend.record(job) for job in selection.of(run)]
     paths = [record.attempt.report for record in records if record and record.attempt.report.exists()]
     if not paths:
-        raise CommandError(f"run {found.id}: no report of it is recorded on this machine, or stored elsewhere")
+        raise CommandError(f"run {run.id}: no report of it is recorded on this machine, or stored elsewhere")
     return paths
 
 

@@ -133,7 +133,7 @@ def task(
     single = single_task.of_run(pipeline, name, location) if known_at else single_task.of_file(pipeline, program, name)
     if action is TaskAction.CLEAR:
         for mode in (RUN, DEBUG):
-            scope = Scope(single.run_id(mode), single.name, own=True)
+            scope = Scope(single.run_id(mode), single.name, whole_run=True)
             words = ["tfsteps", "task", "clear", pipeline, name, *(["--pipeline", program] if program else [])]
             command = f"{shlex.join(words)}{location.options}"
             clear_scope(scope, _elsewhere(location), on, context, command, yes=yes, dry_run=dry_run)
@@ -155,16 +155,16 @@ def task(
         make_plan, job.source, chosen, location, run, single.name, dry_run=dry_run, replace=replace
     )
     if action is TaskAction.DEBUG:
-        made, programs = held_plan(plan, "all" if hold is None else hold, _seconds(hold_for or _HOLD))
+        planned, programs = held_plan(plan, "all" if hold is None else hold, _seconds(hold_for or _HOLD))
     else:
-        made, programs = plan(), {}
+        planned, programs = plan(), {}
     if dry_run:
-        print_plan(made, as_json=False)
+        print_plan(planned, as_json=False)
         return
     _remove(
-        Scope(run, single.name, own=True), location, context
+        Scope(run, single.name, whole_run=True), location, context
     )  # the job is right, and without --replace nothing of the task runs
-    raise typer.Exit(_start(made, programs, location, detach=detach))
+    raise typer.Exit(_start(planned, programs, location, detach=detach))
 
 
 def _start(plan: Plan, programs: dict[RoleName, str], location: BackendLocation, *, detach: bool) -> ExitCode:

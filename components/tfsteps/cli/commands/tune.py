@@ -122,17 +122,17 @@ def tune(
             raise CommandError(f"{name} has several tasks: {', '.join(tasks)}; write that of {file}: TASK")
         tunings = [
             recommendation.tune(
-                job or _newest_job(found),
-                found,
+                job or _newest_job(task_attempts),
+                task_attempts,
                 rule,
                 pipeline=name,
                 task=of,
                 ignored=ignore or (),
                 launched=launched,
             )
-            if job or any(attempt.job for attempt in found)
+            if job or any(attempt.job for attempt in task_attempts)
             else TaskTuning(pipeline=name, task=of, rule=rule, off="the job of no run is recorded")
-            for of, found in tasks.items()
+            for of, task_attempts in tasks.items()
         ]
     if html:
         from tfsteps.report import tuning_page  # noqa: PLC0415  only pages need it
@@ -152,17 +152,17 @@ def tune(
 
 def _layers(location: BackendLocation) -> list[tuple[str, Layer]]:
     """Return the platform settings that count where the runs are."""
-    found = find.of_file(registry.options())
+    settings = find.of_file(registry.options())
     namespace = location.namespace
-    if location.on == Location.KUBERNETES and (found is None or not namespace):
+    if location.on == Location.KUBERNETES and (settings is None or not namespace):
         from tfsteps.backends.kubernetes.backend import cluster  # noqa: PLC0415  others need no cluster
 
         with cluster(location) as runs:
             namespace = runs.namespace  # of it are the project's settings, in a file, too
-            found = found or find.of_namespace(runs.api, namespace, registry.options())
-    if found and found.warning:
-        warn(found.warning)
-    return found.settings.layers(namespace) if found and found.settings else []
+            settings = settings or find.of_namespace(runs.api, namespace, registry.options())
+    if settings and settings.warning:
+        warn(settings.warning)
+    return settings.settings.layers(namespace) if settings and settings.settings else []
 
 
 def _with_settings(job: TrainingJob | None, layers: Sequence[tuple[str, Layer]]) -> TrainingJob | None:

@@ -97,9 +97,11 @@ def keep_schedules(api: Api, namespace: str, say: Callable[[str], object], dry_r
         kept.schedules += 1
         try:
             metadata = metadata_of(item)
-            own = runs.get((metadata.namespace, metadata.uid), {})
+            schedule_runs = runs.get((metadata.namespace, metadata.uid), {})
             if now is not None:
-                kept.started += _SchedulePass(api, item, metadata, own, say=say, demos=demos).keep(now, dry_run=dry_run)
+                kept.started += _SchedulePass(api, item, metadata, schedule_runs, say=say, demos=demos).keep(
+                    now, dry_run=dry_run
+                )
         except (ApiError, ValueError, SpecError) as error:
             failed(f"Schedule {_described(item)}", error)
         except Stopped:

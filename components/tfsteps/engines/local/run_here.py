@@ -80,8 +80,8 @@ def run_here(
             _end(record, error)
             out.say(pipeline_verdict(record))
             return error.exit_code
-        wanted = tensorboard or keep_tensorboard or _TENSORBOARD_STEP in text
-        with _tensorboard(run_id) if wanted else contextlib.nullcontext() as process:
+        with_tensorboard = tensorboard or keep_tensorboard or _TENSORBOARD_STEP in text
+        with _tensorboard(run_id) if with_tensorboard else contextlib.nullcontext() as process:
             env = {TENSORBOARD_URL: process.url} if process else {}
             code = _run(pipeline, arguments, record, images={IMAGE, *images}, cwd=folder, env=env)
             if not (process and keep_tensorboard):

@@ -79,8 +79,8 @@ class Creation:
     def is_ours(self, task: Task) -> Answer:
         """Return whether this process created a task: by the random secret that it sent with it."""
         sent = self._body["spec"]["environments"][schema.SECRET]
-        found = schema.environments(task).get(schema.SECRET)
-        return unknown("HAI does not return the task's schema") if found is None else known(found == sent)
+        secret = schema.environments(task).get(schema.SECRET)
+        return unknown("HAI does not return the task's schema") if secret is None else known(secret == sent)
 
     def after_stop(self, end: float, repeated: StopFlag) -> Task | None:
         """Return the task after a stop; None = there certainly is none. Asks until that is known.
@@ -301,8 +301,8 @@ class HaiSystem:
         except RequestRefusedError as error:
             raise LaunchError(f"HAI did not take the task: {error}", retryable=False) from error
         except ApiError as error:
-            made = "the task was not created" if creation.absent else "whether the task exists is not known"
-            raise LaunchError(f"{made}: {error}", retryable=error.unavailable) from error
+            outcome = "the task was not created" if creation.absent else "whether the task exists is not known"
+            raise LaunchError(f"{outcome}: {error}", retryable=error.unavailable) from error
         except Stopped:
             raise StoppedError("Stopped before the task was created.") from None
         return self.attach(job, str(task["nb_name"]), str(task["chain_id"]), schema.created(task) or time.time())

@@ -109,10 +109,10 @@ def level_name(number: int) -> str:
 
 def level_of(job: TrainingJob) -> int:
     """Return the level of a job: HAI's own in its options, else that of its priority."""
-    own = options_for(job).priority
-    if own is None:
+    priority = options_for(job).priority
+    if priority is None:
         return level(job.priority)
-    return own if isinstance(own, int) else _ALL_LEVELS[own]
+    return priority if isinstance(priority, int) else _ALL_LEVELS[priority]
 
 
 def level(priority: int | None) -> int:
@@ -334,8 +334,8 @@ def _agent_text() -> str:
     """Return what runs on the ranks, as a zip file in text."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as file:
-        own = sorted(pathlib.Path(ranks.__file__).parent.glob("*.py"))
-        for path in [*own, pathlib.Path(expansion.__file__), pathlib.Path(restart_policy.__file__)]:
+        modules = sorted(pathlib.Path(ranks.__file__).parent.glob("*.py"))
+        for path in [*modules, pathlib.Path(expansion.__file__), pathlib.Path(restart_policy.__file__)]:
             named = [f"tfsteps_ranks/{path.name}", *([path.name] if path.name == _FOR_PROGRAMS else [])]
             for name in named:
                 file.writestr(zipfile.ZipInfo(name), path.read_bytes(), zipfile.ZIP_DEFLATED, 9)

@@ -47,13 +47,13 @@ def _metrics(task: StepTask, inputs: Mapping[str, Any], metric: str) -> tuple[di
     metadata = artifact.metadata if artifact else {}
     metrics: dict[str, Any] = {}
     note = ""
-    for given, remark in (
+    for values, remark in (
         (job.get("metrics") or {}, (job.get("metric_notes") or {}).get(metric)),
         (metadata, metadata.get(note_key(metric))),
         (inputs.get("metrics") or {}, None),
     ):
-        metrics |= given
-        note = remark or ("" if metric in given else note)
+        metrics |= values
+        note = remark or ("" if metric in values else note)
     return metrics, note
 
 

@@ -85,8 +85,8 @@ class JobSet(BaseJobKind):
             pod = template(role_name, role, more_env=env)
             if job.gang:
                 pod = gang.gang_pod(pod, job.gang, name)
-            own = _without_restarts(role) if role_name in _together(job, options) else role
-            jobs.append(_replicated_job(job, role_name, own, _prioritized(pod, options)))
+            rendered_role = _without_restarts(role) if role_name in _together(job, options) else role
+            jobs.append(_replicated_job(job, role_name, rendered_role, _prioritized(pod, options)))
         manifest: dict[str, Any] = {
             "apiVersion": self.resource.api,
             "kind": self.resource.kind,

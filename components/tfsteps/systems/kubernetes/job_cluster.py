@@ -142,14 +142,14 @@ class JobCluster:
             SpecError: The settings are wrong, or refuse the job, or there is no such cluster.
             LaunchError: Whether there are settings is not known.
         """
-        found = self.read_settings(options)
-        self.unset, self.warning = job, found.warning
-        if found.settings is not None or FEATURES["personal"].uses(job):
+        settings = self.read_settings(options)
+        self.unset, self.warning = job, settings.warning
+        if settings.settings is not None or FEATURES["personal"].uses(job):
             from tfsteps.settings.apply import apply  # noqa: PLC0415  most jobs need neither
 
-            layers = found.settings.layers(self._planned_home) if found.settings else ()
-            job = apply(job, layers, os.environ, found.source, options).job
-        self._choose(job.other_cluster, found)
+            layers = settings.settings.layers(self._planned_home) if settings.settings else ()
+            job = apply(job, layers, os.environ, settings.source, options).job
+        self._choose(job.other_cluster, settings)
         return job
 
     def default(self, options: Options) -> str:
@@ -167,9 +167,9 @@ class JobCluster:
             SpecError: The settings are wrong.
             LaunchError: Whether there are settings is not known.
         """
-        found = self.read_settings(options)
-        self.warning = found.warning
-        return [*self._defined(found)]
+        settings = self.read_settings(options)
+        self.warning = settings.warning
+        return [*self._defined(settings)]
 
     def other(self, name: str) -> "Api":
         """Return one of the `defined` clusters. LaunchError as `api`."""
@@ -192,24 +192,24 @@ class JobCluster:
             return set()
         return {pod["metadata"]["labels"][CLUSTER] for pod in pods}
 
-    def _choose(self, name: str, found: find.Found) -> None:
+    def _choose(self, name: str, settings: find.Found) -> None:
         """Go to the cluster that a job names. SpecError if there is none of that name."""
         self._chosen = name
         self.__dict__.pop("api", None)
-        if not name or name in self._defined(found):
+        if not name or name in self._defined(settings):
             return
         try:
             access.find(name)
         except AccessError as error:
-            source = found.source or "no platform settings were found"
-            known = ", ".join([OWN_CLUSTER, *self._defined(found)])
+            source = settings.source or "no platform settings were found"
+            known = ", ".join([OWN_CLUSTER, *self._defined(settings)])
             fix = f"Correct it, or ask the platform's operator to define it in `clusters` ({source})"
             wrong = f"is no cluster: {error}" if not isinstance(error, NoContextError) else "is not a cluster"
             problem = Problem(path=("cluster",), value=shown(name), wrong=wrong, allowed=known, fix=fix)
             raise SpecError([problem], self.unset.name if self.unset else "") from error
 
-    def _defined(self, found: find.Found) -> "dict[str, Cluster]":
-        return found.settings.clusters_of(self._planned_home) if found.settings else {}
+    def _defined(self, settings: find.Found) -> "dict[str, Cluster]":
+        return settings.settings.clusters_of(self._planned_home) if settings.settings else {}
 
     @functools.cached_property
     def _of_settings(self) -> str:
@@ -246,14 +246,14 @@ class JobCluster:
 
     def _access(self, name: str) -> "Access":
         """Return the address and the credentials of another cluster."""
-        found = self._settings or find.of_file() or find.of_namespace(self.home, self.home_namespace)
-        if cluster := self._defined(found).get(name):
+        settings = self._settings or find.of_file() or find.of_namespace(self.home, self.home_namespace)
+        if cluster := self._defined(settings).get(name):
             return self._of_secret(name, cluster)
         try:
             other = access.find(name)
         except NoContextError as error:
-            where = found.source or found.warning or f"namespace {self.home_namespace} has no platform settings"
-            known = ", ".join(self._defined(found)) or "none"
+            where = settings.source or settings.warning or f"namespace {self.home_namespace} has no platform settings"
+            known = ", ".join(self._defined(settings)) or "none"
             raise AccessError(f"{error}. Nor is it a cluster of the platform settings ({where}): {known}") from error
         return msgspec.structs.replace(other, cluster=name)
 
@@ -281,18 +281,18 @@ class JobCluster:
             text = base64.b64decode(data[key], validate=True).decode()
         except (binascii.Error, ValueError):
             raise AccessError(f"{where} is not text; write a kubeconfig into it") from None
-        found = kubeconfig.parse(text, where, cluster.context or "")
+        access = kubeconfig.parse(text, where, cluster.context or "")
         return msgspec.structs.replace(
-            found,
-            name=f"cluster {name} ({found.server}, Secret {namespace}/{secret})",
+            access,
+            name=f"cluster {name} ({access.server}, Secret {namespace}/{secret})",
             cluster=name,
-            namespace=cluster.namespace or found.namespace,
+            namespace=cluster.namespace or access.namespace,
         )
 
-    def _client(self, found: "Access") -> "Api":
+    def _client(self, access: "Access") -> "Api":
         from tfsteps.kube.client import Api  # noqa: PLC0415  checks and dry runs of a job send no request
 
-        api = Api(found) if self._patience is None else Api(found, self._patience)
+        api = Api(access) if self._patience is None else Api(access, self._patience)
         api.stopping = self.stopping
         return api
 

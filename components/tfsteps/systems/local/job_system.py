@@ -207,7 +207,7 @@ def _environment(role: ResolvedRole, variables: Mapping[str, str]) -> dict[str, 
 
 def _shown(env: Mapping[str, str], inherited: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that differ from the inherited ones, without the folder of this installation."""
-    own = str(process.STARTUP)
-    paths = [path for path in env["PYTHONPATH"].split(os.pathsep) if path != own]
+    startup = str(process.STARTUP)
+    paths = [path for path in env["PYTHONPATH"].split(os.pathsep) if path != startup]
     shown = {**env, "PYTHONPATH": os.pathsep.join(paths)}
     return {key: value for key, value in shown.items() if inherited.get(key, "") != value}

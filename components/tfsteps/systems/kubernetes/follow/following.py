@@ -296,15 +296,15 @@ class PodFollower:
                 raise LaunchError(f"{self._name} continues, but {seen.error}", retryable=True)
             yield from self.not_known(seen.error)
         self.known = True
-        if (own := self.own.among(seen, self._tracker.object.item)) is None:
+        if (event := self.own.among(seen, self._tracker.object.item)) is None:
             return
-        yield from self._tracker.seen_pod(own, now)
-        items = own.items if isinstance(own, Listed) else [own.item] if isinstance(own, Changed) else []
+        yield from self._tracker.seen_pod(event, now)
+        items = event.items if isinstance(event, Listed) else [event.item] if isinstance(event, Changed) else []
         for item in items:  # only changed pods, for speed with a thousand replicas
             if pod := self._tracker.pods.get(item["metadata"]["uid"]):
                 self.logs.read(pod, self._tracker.replica(pod.uid), ended=self._tracker.final is not None)
             self._label(item["metadata"])
-        if not isinstance(own, Changed):
+        if not isinstance(event, Changed):
             self.logs.forget(self._tracker.pods)
 
     def not_known(self, why: str) -> Iterator[Event]:

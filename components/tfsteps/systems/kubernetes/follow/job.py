@@ -76,7 +76,7 @@ class KubernetesJob:
         self._stop = StopController(self, _DENIED_SECONDS, host.grace_seconds if host else None)
         self._asked_to_stop = StopFlag()
         self._tensorboard = JobTensorBoard(
-            api, kind, lambda: self._tracker.object.item, lambda: self.age, wanted=job.tensorboard is not None
+            api, kind, lambda: self._tracker.object.item, lambda: self.age, required=job.tensorboard is not None
         )
 
     @property

@@ -149,13 +149,13 @@ def request_of(
     specs = list(specs)
     mount = None
     for folder in settings.log_dirs.values():
-        found = None if is_uri(folder) else find_mount(specs, folder, _SOURCES)
-        if not (found or is_uri(folder)):
+        folder_mount = None if is_uri(folder) else find_mount(specs, folder, _SOURCES)
+        if not (folder_mount or is_uri(folder)):
             wrong = f"{folder} is on no claim or other volume that a second pod can mount"
             raise NoStorageError(f"{wrong}; use a path on a claim or NFS export, or a URI")
-        if mount and found and mount.volume != found.volume:
+        if mount and folder_mount and mount.volume != folder_mount.volume:
             raise NoStorageError(f"{folder} is on another volume than the other runs; show it by itself")
-        mount = found or mount
+        mount = folder_mount or mount
     spec = mount.spec if mount else specs[0]
     trainer = next((item for item in spec["containers"] if item["name"] == container), spec["containers"][0])
     meta = item["metadata"]

@@ -71,8 +71,8 @@ class _HistoryRecorder:
             if hasattr(callbacks, "callbacks"):  # a CallbackList
                 return False
             callbacks = [callbacks]
-        given = list(callbacks or ())
-        if any(self._writes_below(callback) for callback in given):
+        callback_list = list(callbacks or ())
+        if any(self._writes_below(callback) for callback in callback_list):
             return False
         if model not in self._models:
             if self._count >= _MOST_MODELS:
@@ -80,7 +80,7 @@ class _HistoryRecorder:
             self._count += 1
             self._models[model] = f"model-{self._count}/" if self._count > 1 else "", [-1]
         prefix, last = self._models[model]
-        arguments["callbacks"] = [*given, self._callback(prefix, last)]
+        arguments["callbacks"] = [*callback_list, self._callback(prefix, last)]
         return True
 
     def _writes_below(self, callback: Any) -> bool:
