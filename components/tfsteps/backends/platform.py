@@ -147,7 +147,7 @@ class PlatformBackend(abc.ABC, Generic[JobT]):
         view = _StatusView(job.status)
         for event in self.past_events(job):
             view.apply(event)
-        return view.explained()
+        return view.summarized()
 
     def surroundings(self, run: str, jobs: Sequence[JobT]) -> Surroundings:  # noqa: ARG002
         """Return the launchers on this machine."""
@@ -167,7 +167,7 @@ class PlatformBackend(abc.ABC, Generic[JobT]):
             if views[position].apply(event):
                 for observer in observers:
                     observer.changed(views[position].status)
-        return [view.explained() for view in views]
+        return [view.summarized() for view in views]
 
     def _merged(self, jobs: Sequence[JobT]) -> Iterator[tuple[int, Event]]:
         """Yield the events of jobs, each with the position of its job in `jobs`, until all have ended.
@@ -326,7 +326,7 @@ class _StatusView:
                 return False
         return True
 
-    def explained(self) -> Status:
+    def summarized(self) -> Status:
         """Return the status, with a failure summary if it failed, and the end as the platform reports it."""
         status = self.status
         if status.state.terminal:

@@ -99,7 +99,7 @@ def keep_schedules(api: Api, namespace: str, say: Callable[[str], object], dry_r
             metadata = metadata_of(item)
             schedule_runs = runs.get((metadata.namespace, metadata.uid), {})
             if now is not None:
-                kept.started += _SchedulePass(api, item, metadata, schedule_runs, say=say, demos=demos).keep(
+                kept.started += _SchedulePass(api, item, metadata, schedule_runs, say=say, demos=demos).start_due(
                     now, dry_run=dry_run
                 )
         except (ApiError, ValueError, SpecError) as error:
@@ -242,7 +242,7 @@ class _SchedulePass:
     def _say(self, text: str) -> None:
         self._print(f"Schedule {self._metadata.namespace}/{self._metadata.name}: {text}")
 
-    def keep(self, now: float, *, dry_run: bool) -> int:
+    def start_due(self, now: float, *, dry_run: bool) -> int:
         """Do what is due, and return how many runs were started.
 
         Raises:

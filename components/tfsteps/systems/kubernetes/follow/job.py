@@ -147,7 +147,7 @@ class KubernetesJob:
         yield from self._tracker.stop_remaining(time.time())
         self._api.stopping.set()
         following.pods.logs.close()
-        yield self._tracker.explained(final)
+        yield self._tracker.with_cause(final)
 
     # --- its end
 

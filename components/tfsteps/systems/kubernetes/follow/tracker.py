@@ -241,7 +241,7 @@ class Tracker:
         ]
         return min(failed)[-1] if failed else None
 
-    def explained(self, final: JobChanged) -> JobChanged:
+    def with_cause(self, final: JobChanged) -> JobChanged:
         """Return the end of the job, with the replica that caused the failure and its explanation, as known by now."""
         if final.state is not State.FAILED:
             return final

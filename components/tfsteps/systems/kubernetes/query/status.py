@@ -119,7 +119,7 @@ def _events(kind: JobKind, item: Mapping[str, Any], pods: Sequence[JobPod], crea
         *tracker.job(Listed([dict(item), *item.get(DEPENDENTS, ())]), now),
     ]
     if tracker.final:
-        events += [*tracker.stop_remaining(now, running=False), tracker.explained(tracker.final)]
+        events += [*tracker.stop_remaining(now, running=False), tracker.with_cause(tracker.final)]
     return events
 
 
