@@ -21,10 +21,10 @@ pytestmark = pytest.mark.cluster
 PERIOD_SECONDS = 5
 KILL = """
 import os, pathlib, signal
-for each in pathlib.Path("/proc").glob("[0-9]*"):
-    told = (each / "cmdline").read_bytes().split(b"\\0")
-    if told[1:3] == [b"-m", b"tfsteps.steps.train.launcher"]:
-        os.kill(int(each.name), signal.SIGKILL)
+for process in pathlib.Path("/proc").glob("[0-9]*"):
+    words = (process / "cmdline").read_bytes().split(b"\\0")
+    if words[1:3] == [b"-m", b"tfsteps.steps.train.launcher"]:
+        os.kill(int(process.name), signal.SIGKILL)
 """
 
 

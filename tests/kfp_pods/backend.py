@@ -268,11 +268,11 @@ class Backend:
         program = f"""
 import os, pathlib, time
 def pids():
-    for each in pathlib.Path("/proc").iterdir():
-        if each.name.isdigit() and each.name != str(os.getpid()):
-            words = (each / "cmdline").read_bytes().split(b"\\0")
+    for process in pathlib.Path("/proc").iterdir():
+        if process.name.isdigit() and process.name != str(os.getpid()):
+            words = (process / "cmdline").read_bytes().split(b"\\0")
             if words[1:3] == [b"-m", {who!r}.encode()]:
-                yield int(each.name)
+                yield int(process.name)
 target = [1] if {who!r} == "1" else list(pids())
 assert target
 when = time.time() + 0.5
