@@ -10,7 +10,7 @@ from hera.workflows import DAG
 from tests.argo.environment import LONG, job
 from tests.argo.test_workflows import shell
 from tests.support.waiting import until
-from tests.unit.cli.command import said
+from tests.unit.cli.command import output_lines
 from tfsteps.kube.resource import PODS
 from tfsteps.runs.graph import NodeKind
 from tfsteps.runs.identity import ATTEMPT, MANAGED_BY, RUN_ID, TASK
@@ -30,9 +30,9 @@ def labels(environment, pod):
 
 def graph(environment, run):
     where = ("--on", "kubernetes", "--namespace", environment.namespace)
-    data = json.loads("".join(said("show", run, *where, "--output", "json")))
+    data = json.loads("".join(output_lines("show", run, *where, "--output", "json")))
     assert data["notes"] == []
-    return data["graph"], "\n".join(said("show", run, *where))
+    return data["graph"], "\n".join(output_lines("show", run, *where))
 
 
 def test_a_run_shows_its_steps_and_its_launcher_and_that_it_is_gone(environment):

@@ -102,7 +102,7 @@ def page(cells: Mapping[str, Mapping[str, Sequence[str]]]) -> str:
     return _HEAD + "".join(lines)
 
 
-def told(text: str) -> Cells:
+def parsed(text: str) -> Cells:
     """Return what a page says."""
     cells: Cells = {}
     for line in text.removeprefix(_HEAD).splitlines():
@@ -121,7 +121,7 @@ def main(numbers: Sequence[str]) -> int:
         folder = pathlib.Path(name)
         with Fixture(find(), folder).open() as fixture:
             attempts = run(mutants, fixture, folder)
-    PAGE.write_text(page((told(PAGE.read_text()) if PAGE.exists() else {}) | red(attempts)))
+    PAGE.write_text(page((parsed(PAGE.read_text()) if PAGE.exists() else {}) | red(attempts)))
     wrong = [attempt for attempt in attempts if attempt.wrong]
     print("\n".join(["", *map(str, wrong), f"{len(attempts) - len(wrong)} of {len(attempts)} as they must be"]))
     return int(bool(wrong))

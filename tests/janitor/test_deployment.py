@@ -82,18 +82,18 @@ def test_a_killed_launchers_job_goes_with_its_workflow(cluster, namespace, image
         cluster.kubectl("exec", "-n", namespace, pod["name"], "-c", "main", "--", "python", "-c", KILL)
     until(lambda: cluster.api.get(PODS, namespace, pod["name"])["status"]["phase"] == "Failed")
 
-    passed = said(cluster, namespace)
+    passed = janitor_log(cluster, namespace)
     time.sleep(2 * PERIOD_SECONDS)
     assert [job["uid"] for job in jobs(cluster, namespace, owner)] == [before["uid"]]
-    assert said(cluster, namespace) == passed, "the Workflow goes on: nothing is due"
+    assert janitor_log(cluster, namespace) == passed, "the Workflow goes on: nothing is due"
 
     cluster.api.patch(WORKFLOWS, namespace, "killed", {"spec": {"shutdown": "Terminate"}})
     until(lambda: not jobs(cluster, namespace, owner), PERIOD_SECONDS + 5)
-    until(lambda: f"{JOBS.kind} {namespace}/{before['name']} deleted: " in said(cluster, namespace))
+    until(lambda: f"{JOBS.kind} {namespace}/{before['name']} deleted: " in janitor_log(cluster, namespace))
     assert [job["uid"] for job in jobs(cluster, namespace, sibling)] == [beside["uid"]]
 
 
-def said(cluster, namespace):
+def janitor_log(cluster, namespace):
     return cluster.kubectl("logs", "-n", namespace, "deployment/tfsteps-janitor")
 
 

@@ -13,7 +13,7 @@ from tests.preflight.conftest import HELD, exists, release
 from tests.support.event_writer import by_shell
 from tests.support.s3 import served_bucket
 from tests.support.waiting import until
-from tests.unit.cli.command import said
+from tests.unit.cli.command import output_lines
 from tfsteps.engines.argo.workflow import WORKFLOWS
 from tfsteps.engines.kfp.object_store import CONFIG_MAP, SECRET
 from tfsteps.kube.resource import PODS, Resource
@@ -44,7 +44,7 @@ def test_a_run_whose_training_has_wrong_inputs_is_listed(backend):
     assert "exit 2" in ended.said
     assert backend.jobs("wrong") == {}
     where = ("--on", "kubernetes", "--namespace", backend.namespace, "--output", "json")
-    (row,) = [row for row in json.loads("".join(said("runs", *where))) if row["run"] == run.id]
+    (row,) = [row for row in json.loads("".join(output_lines("runs", *where))) if row["run"] == run.id]
     assert row["state"] == "failed"
     assert "-1" in row["message"], row
 

@@ -55,12 +55,12 @@ def main(program, account, record, *arguments):
             write(200, "GET", path, query)
             return begin(self, path, query, **options)
 
-        def told(self, request, status, *answer):
+        def refuse(self, request, status, *answer):
             if request.endswith("/log"):  # of others, `recorded` hears
                 write(status, *request.split())
             return refused(self, request, status, *answer)
 
-        Api.open, Api.begin, Api.refused = recorded, begun, told
+        Api.open, Api.begin, Api.refused = recorded, begun, refuse
         return importlib.import_module(program).main(arguments)
 
 

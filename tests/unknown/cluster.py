@@ -67,7 +67,7 @@ class Cluster(Server):
     Attributes:
         objects: By plural and name.
         deleted: (actor, plural, object) of what was deleted; the actor is empty if the garbage collector did it.
-        on_change: Called with (plural, object, actor) after each creation and change; the actor is empty for the story.
+        on_change: Called with (plural, object, actor) after each creation and change; it is empty for the scenario.
     """
 
     def __init__(self, system, fault=None, point=None):
@@ -85,7 +85,7 @@ class Cluster(Server):
         self._log_streams: dict[str, set[Stream]] = {}
         self.put("namespaces", {"metadata": {"name": NAMESPACE}})
 
-    # --- the objects, for the story
+    # --- the objects, for the scenario
 
     def put(self, plural, item, actor=""):
         """Store an object, new or changed, and return it as it is stored."""
@@ -166,7 +166,7 @@ class Cluster(Server):
         plural, name, _ = _where(request.path)
         name = name or ((request.body or {}).get("metadata") or {}).get("name", "")
         details = {"details": {"name": name, "kind": plural}} if name else {}
-        message = f"{plural} {name!r}: refused with {status} as the story wants it"
+        message = f"{plural} {name!r}: refused with {status} as the scenario wants it"
         body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": status}
         return Answer(status, {**body, "reason": _REASONS[status], "message": message, **details})
 

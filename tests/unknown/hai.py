@@ -1,4 +1,4 @@
-"""HAI Platform with a state: tasks that run until the story ends them, and their logs."""
+"""HAI Platform with a state: tasks that run until the scenario ends them, and their logs."""
 
 import datetime as dt
 import itertools
@@ -17,7 +17,7 @@ _MANUAL_STOP, _FAILED = 1024, 128
 
 
 class Hai(Server):
-    """The platform; to a story, its tasks look like job objects.
+    """The platform; to a scenario, its tasks look like job objects.
 
     Attributes:
         results: Of tasks that have ended by themselves, by uid, which is the chain's id: `succeeded`, `failed`.
@@ -36,7 +36,7 @@ class Hai(Server):
         await super().close()
         self._logs.cleanup()
 
-    # --- for the story
+    # --- for the scenario
 
     def jobs(self):
         return [_job(task) for task in self.tasks if task["worker_status"] != "stopped"]
@@ -78,7 +78,7 @@ class Hai(Server):
         return f"hai {request.path}"
 
     def refusal(self, request, status):
-        return Answer(status, {"success": 0, "msg": f"refused with {status} as the story wants it"})
+        return Answer(status, {"success": 0, "msg": f"refused with {status} as the scenario wants it"})
 
     async def answer(self, request):
         method = getattr(self, request.path.replace("/", "_"), None)

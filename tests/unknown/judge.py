@@ -1,8 +1,8 @@
-"""What must hold after each run of a story, whatever fault a request has met."""
+"""What must hold after each run of a scenario, whatever fault a request has met."""
 
+from tests.unknown.environment import Environment
 from tests.unknown.faults import OUTAGE_SECONDS
-from tests.unknown.stories import Story
-from tests.unknown.world import World
+from tests.unknown.scenarios import Scenario
 
 _REQUESTS, _RATE = 60, 12.0  # of one launcher: to begin with, and a second
 _REFUSED = 100  # connections of all launchers in an outage
@@ -17,14 +17,14 @@ _REPORTS = ("finalizer", "user")
 """Actors whose failure a person reads."""
 
 
-def problems(story: Story, w: World, *, transient: bool) -> list[str]:
+def problems(scenario: Scenario, w: Environment, *, transient: bool) -> list[str]:
     """Return each thing that is wrong after a run; `transient`: its fault must have changed nothing."""
     found = [*_healthy_jobs(w), *_asked_to_stop(w), *_owners(w)]
     for launcher in w.launchers:
         found += _words(w, launcher)
     if (refused := sum(server.refused for server in w.servers)) > _REFUSED:
         found.append(f"{refused} connections in an outage of {OUTAGE_SECONDS:.0f} s; {_REFUSED} are enough")
-    found += _codes(story, w, transient=transient)
+    found += _codes(scenario, w, transient=transient)
     return found
 
 
@@ -87,14 +87,14 @@ def _words(w, launched):
         yield f"{launched.actor} sent {sent} requests in {launched.took:.0f} s; {most:.0f} are enough"
 
 
-def _codes(story, w, *, transient):
+def _codes(scenario, w, *, transient):
     """Yield each exit code that cannot be. Who stops or sweeps may give up early if it says so."""
-    for each, wanted in zip(w.launchers, story.codes, strict=False):
+    for each, wanted in zip(w.launchers, scenario.codes, strict=False):
         may_fail = wanted == 12 or each.actor in (*_REPORTS, "janitor")
         allowed = {wanted}
         allowed |= {13} if may_fail or not transient else set()
         allowed |= set() if transient else {2}
-        if story.play.__name__ == "_stop" and each.actor == "first":
+        if scenario.play.__name__ == "_stop" and each.actor == "first":
             allowed |= {-9}  # the command has failed
         if wanted is not None and each.code not in allowed:
             yield f"{each.actor} ended with {each.code}, not {wanted}: {each.message[:300]}"

@@ -1,4 +1,4 @@
-"""The controllers of job objects: they run pods that print a line and wait, until the story ends them."""
+"""The controllers of job objects: they run pods that print a line and wait, until the scenario ends them."""
 
 import time
 

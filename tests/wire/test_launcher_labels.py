@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from tests.unit.cli.command import said
+from tests.unit.cli.command import output_lines
 from tests.unit.cli.jobs_on_cluster import kubeconfig, pod_of, tfjob
 from tests.unit.janitor.api_server import FakeApiServer
 from tests.unit.janitor.test_untrusted_objects import FLOWS, JOBS, OWNER, PODS, job, launcher, pod, workflow
@@ -91,7 +91,7 @@ def test_stop_neither_deletes_a_launcher_nor_waits_for_it(monkeypatch, tmp_path)
         key: text for key, text in running["metadata"]["labels"].items() if key not in MANAGED_BY
     }
     with kubeconfig(monkeypatch, tmp_path, running, worker, step) as (server, there):
-        lines = said("stop", "busy", "--on", "kubernetes", "--now")
+        lines = output_lines("stop", "busy", "--on", "kubernetes", "--now")
     assert lines[-1].startswith("mnist cancelled")
     deleted = [asked.path.rpartition("/")[2] for asked in server.asked if asked.method == "DELETE"]
     assert deleted == [running["metadata"]["name"], worker["metadata"]["name"]]

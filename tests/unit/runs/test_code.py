@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from tests.unit.cli.command import said, tfsteps
+from tests.unit.cli.command import output_lines, tfsteps
 from tfsteps.runs import code
 from tfsteps.runs.code import Code, CodeReading
 
@@ -60,7 +60,7 @@ def test_runs_of_changed_code_differ(folder, monkeypatch):
     assert tfsteps("run", folder / "job.yaml", "--run-id", "one")[0] == 0
     (folder / "train.py").write_text("print(2)\n")
     assert tfsteps("run", folder / "job.yaml", "--run-id", "two")[0] == 0
-    [row] = [line for line in said("compare", "one", "two") if line.startswith("code")]
+    [row] = [line for line in output_lines("compare", "one", "two") if line.startswith("code")]
     first, second = row.removeprefix("code").split("commit")[1:]
     assert "with changes" in second
     assert "with changes" not in first

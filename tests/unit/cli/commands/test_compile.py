@@ -5,7 +5,7 @@ import pathlib
 import pytest
 import yaml
 
-from tests.unit.cli.command import refused, said, tfsteps
+from tests.unit.cli.command import output_lines, refused, tfsteps
 
 PIPELINES = [
     file
@@ -83,7 +83,7 @@ def test_a_pipeline_of_kubeflow(nightly, tmp_path):
     file = tmp_path / "nightly.yaml"
     assert tfsteps("compile", nightly, "-o", file) == (0, "", f"{file}: {err}")
     assert file.read_text() == out
-    assert said("lint", file) == [f"{file}: nightly for kfp is fine"]
+    assert output_lines("lint", file) == [f"{file}: nightly for kfp is fine"]
 
 
 def test_pipelines_that_a_program_imports_are_not_its_own_and_its_output_is_not_ours(write, nightly):

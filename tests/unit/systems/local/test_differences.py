@@ -56,8 +56,8 @@ def environment(monkeypatch):
     monkeypatch.setenv("MINE", "1")
     monkeypatch.setenv("TFSTEPS_WEBHOOK_URL", "https://secret")
     result = run_job("name: a\nroles: {worker: {}}\ncommand: [env]")
-    assert result.said("MINE=1")
-    assert not result.said("https://secret")
+    assert result.printed("MINE=1")
+    assert not result.printed("https://secret")
     assert "MINE" not in pod_variables()
 
 

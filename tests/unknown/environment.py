@@ -1,4 +1,4 @@
-"""The stage of one run of a story: the servers, the operator, and the launchers as processes."""
+"""The stage of one run of a scenario: the servers, the operator, and the launchers as processes."""
 
 import asyncio
 import contextlib
@@ -38,7 +38,7 @@ class Certificate:
 
 @dataclass
 class Launcher:
-    """One program of a story.
+    """One program of a scenario.
 
     Attributes:
         actor: Its name.
@@ -88,8 +88,8 @@ class Launcher:
             self.process.kill() if number is signal.SIGKILL else self.process.terminate()
 
 
-class World:
-    """One run of a story.
+class Environment:
+    """One run of a scenario.
 
     Attributes:
         system: The job system.
