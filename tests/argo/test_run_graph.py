@@ -41,7 +41,7 @@ def test_a_run_shows_its_steps_and_its_launcher_and_that_it_is_gone(environment)
         fit = environment.step("train", retries=0)("fit", **job(LONG))
         _ = prepared >> [fit, shell("later", "sleep 600")(name="later")]
     environment.submit(flow)
-    made = environment.running("seen")
+    created_job = environment.running("seen")
     run = environment.flows["seen"]["uid"]
     (pod,) = [item for item in environment.launchers("seen") if "-train-" in item["metadata"]["name"]]
     name = pod["metadata"]["name"]
@@ -55,9 +55,9 @@ def test_a_run_shows_its_steps_and_its_launcher_and_that_it_is_gone(environment)
     (launcher,) = nodes(root, NodeKind.LAUNCHER).values()
     assert (launcher["name"], launcher["state"]) == (name, "running")
     assert launcher["host"] == pod["spec"]["nodeName"]
-    assert made["name"] in nodes(root, NodeKind.JOB)
-    assert nodes(root, NodeKind.REPLICA)["worker-0"]["place"].startswith(f"{made['name']}-worker-0")
-    assert list(nodes(root, NodeKind.SERVICE)) == [f"{made['name']}-worker-0"]
+    assert created_job["name"] in nodes(root, NodeKind.JOB)
+    assert nodes(root, NodeKind.REPLICA)["worker-0"]["place"].startswith(f"{created_job['name']}-worker-0")
+    assert list(nodes(root, NodeKind.SERVICE)) == [f"{created_job['name']}-worker-0"]
     assert f"launcher {name}: running" in text
 
     until(lambda: labels(environment, name).get(ATTEMPT) == "0")

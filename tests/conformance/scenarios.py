@@ -155,8 +155,8 @@ def _start(environment: Environment, fields: dict[str, Any]) -> Handle:
 def plan(environment: Environment, fields: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the job object as it is created, and then its parts."""
     system = registry.get(environment.system.name, namespace=environment.namespace)
-    made: list[dict[str, Any]] = system.plan(*_job(environment, system, fields))
-    return made
+    manifests: list[dict[str, Any]] = system.plan(*_job(environment, system, fields))
+    return manifests
 
 
 def _job(

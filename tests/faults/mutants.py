@@ -56,9 +56,9 @@ class Attempt:
 
     def __str__(self) -> str:
         """Return it as a line of the report."""
-        found = self.future.result()
-        said = f"WRONG: {self.wrong}" if self.wrong else "; ".join(found.problems) or "succeeded"
-        return f"{MUTANTS.index(self.mutant)} {self.case.name} [{found.seconds:.0f} s] {said[:200]}"
+        outcome = self.future.result()
+        description = f"WRONG: {self.wrong}" if self.wrong else "; ".join(outcome.problems) or "succeeded"
+        return f"{MUTANTS.index(self.mutant)} {self.case.name} [{outcome.seconds:.0f} s] {description[:200]}"
 
 
 def run(mutants: Sequence[Mutant], fixture: Fixture, folder: pathlib.Path) -> list[Attempt]:
@@ -95,9 +95,9 @@ def red(attempts: Sequence[Attempt]) -> Cells:
 def page(cells: Mapping[str, Mapping[str, Sequence[str]]]) -> str:
     """Return the page that says what went red."""
     lines = [
-        f"| {mutant.broken} | {'; '.join(f'**{step}**: {_BETWEEN.join(faults)}' for step, faults in found.items())} |\n"
+        f"| {mutant.broken} | {'; '.join(f'**{step}**: {_BETWEEN.join(faults)}' for step, faults in detected.items())} |\n"
         for mutant in MUTANTS
-        if (found := cells.get(mutant.broken))
+        if (detected := cells.get(mutant.broken))
     ]
     return _HEAD + "".join(lines)
 

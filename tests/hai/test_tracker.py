@@ -76,11 +76,11 @@ def test_the_rest_of_an_interrupted_task_s_log_changes_nothing():
     following.task(0)
     following.started(1)
     following.task(17, 0)
-    said = len(following.replica), len(following.job)
+    counts = len(following.replica), len(following.job)
     following.report(0, event="stopped", code=143)
     following.report(1, event="ended", code=143)
     following.report(0, event="again", why="worker-1 ended with exit code 143")
-    assert (len(following.replica), len(following.job)) == said
+    assert (len(following.replica), len(following.job)) == counts
 
 
 def test_an_agent_that_is_read_before_the_task_is_not_withdrawn():
@@ -143,7 +143,7 @@ def test_a_ranks_exit_code_explains_a_failure_before_the_manager_if_rank_0_repor
 def test_the_time_in_the_queue_after_a_suspension_is_not_part_of_a_run():
     tracker, replica = ChainTracker(_WORKERS[:1]), ReplicaStatus(role="worker", index=0)
     incarnations = Incarnations([replica])
-    told = [
+    reports = [
         *tracker.task(look(0), 0.0),
         *tracker.report(_WORKERS[0], {"event": "begun", "id": "1"}, 1.0),
         *tracker.report(_WORKERS[0], {"event": "started"}, 5.0),
@@ -152,7 +152,7 @@ def test_the_time_in_the_queue_after_a_suspension_is_not_part_of_a_run():
         *tracker.report(_WORKERS[0], {"event": "started"}, 125.0),
         *tracker.report(_WORKERS[0], {"event": "ended", "code": 0}, 152.0),
     ]
-    for event in told:
+    for event in reports:
         if isinstance(event, ReplicaChanged):
             incarnations.apply(event)
     assert [(item.started, item.ended) for item in replica.incarnations] == [(5.0, 10.0), (125.0, 152.0)]

@@ -52,11 +52,11 @@ def submit(cluster, namespace, image, name):
         "roles": {"worker": {}},
     }
     outputs = f"/tmp/run/pipeline/run/{name}/11111111-2222-3333-4444-555555555555/outputs.json"
-    given = {"inputs": {"parameterValues": {"spec": job}}, "outputs": {"outputFile": outputs}}
+    executor_input = {"inputs": {"parameterValues": {"spec": job}}, "outputs": {"outputFile": outputs}}
     launcher = {
         "image": image,
         "command": ["python", "-m", "tfsteps.steps.train.launcher"],
-        "args": [ARGUMENT, msgspec.json.encode(given).decode()],
+        "args": [ARGUMENT, msgspec.json.encode(executor_input).decode()],
     }
     both = [{"name": "train", "template": "train"}, {"name": "other", "template": "other"}]
     templates = [
@@ -110,5 +110,5 @@ def test_the_manifests_are_accepted(where, cluster, golden):
     built = cluster.kubectl("kustomize", ROOT / "manifests/janitor" / where)
     golden(ROOT / f"tests/golden/manifests/janitor-{where}.yaml", built)
     moved = built.replace("  namespace: t", "  namespace: default # t")  # its own need not be there
-    said = cluster.kubectl("apply", "--dry-run=server", "-f", "-", stdin=moved)
-    assert said.count("created (server dry run)") == built.count("apiVersion:") == 5
+    output = cluster.kubectl("apply", "--dry-run=server", "-f", "-", stdin=moved)
+    assert output.count("created (server dry run)") == built.count("apiVersion:") == 5

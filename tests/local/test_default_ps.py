@@ -70,8 +70,8 @@ def test_a_program_of_tensorflow_1_uses_the_operators_parameter_server():
     }
     master, server = [started(manifest, task, hosts) for task in tasks]
     try:
-        said, _ = master.communicate(timeout=120)
-        assert (master.returncode, said) == (0, "total 2.0\n")
+        output, _ = master.communicate(timeout=120)
+        assert (master.returncode, output) == (0, "total 2.0\n")
     finally:
         for process in (master, server):
             process.kill()

@@ -70,18 +70,18 @@ def test_every_variable_is_there():
 
 
 @pytest.mark.parametrize(
-    ("command", "code", "said"),
+    ("command", "code", "message"),
     [
         ("[no-such-program]", 127, "not found"),
         ("[python, no_such_script.py]", 2, "No such file"),
         ("[./standin.py]", 126, "ermission denied"),
     ],
 )
-def test_a_wrong_command_fails_with_its_own_message(command, code, said):
+def test_a_wrong_command_fails_with_its_own_message(command, code, message):
     result = run_job(f"name: wrong\nroles: {{worker: {{}}}}\ncommand: {command}")
     assert result.status.state is State.FAILED
     assert result.status.failure.exit_code == code
-    assert said in result.status.failure.tail[-1]
+    assert message in result.status.failure.tail[-1]
 
 
 @pytest.mark.parametrize("by_path", [False, True])
@@ -267,8 +267,8 @@ time.sleep(600)"""
     result = run_job(python(code, more).replace("{worker: {}}", TWO_SLEEPERS))
     assert result.watcher.states == [State.PENDING, State.RUNNING, State.FAILED]
     pid = result.replica("worker-0").incarnations[-1].place.split()[1]
-    said = f"Still pending: worker-0. NotJoined: worker-0 runs (pid {pid}) but does not listen on its TF_CONFIG port"
-    assert f"`pending` passed after 3s. {said}" in result.status.message
+    message = f"Still pending: worker-0. NotJoined: worker-0 runs (pid {pid}) but does not listen on its TF_CONFIG port"
+    assert f"`pending` passed after 3s. {message}" in result.status.message
 
 
 BAR = """import time

@@ -24,11 +24,11 @@ def permission(method, path, query):
 
     Which APIs there are, everybody may ask.
     """
-    found = _PATH.match(path)
-    if found is None:
+    match = _PATH.match(path)
+    if match is None:
         return None
-    verb = _VERBS.get(method) or ("get" if found["name"] else "watch" if "watch" in query else "list")
-    return verb, found["group"] or "", "/".join(filter(None, [found["plural"], found["sub"]]))
+    verb = _VERBS.get(method) or ("get" if match["name"] else "watch" if "watch" in query else "list")
+    return verb, match["group"] or "", "/".join(filter(None, [match["plural"], match["sub"]]))
 
 
 def main(program, account, record, *arguments):

@@ -106,8 +106,8 @@ class Cluster(Server):
 
     def all(self, plural, **labels):
         """Return the objects of a kind with these labels."""
-        found = [item for (kind, _), item in self.objects.items() if kind == plural]
-        return [item for item in found if labels.items() <= (item["metadata"].get("labels") or {}).items()]
+        items = [item for (kind, _), item in self.objects.items() if kind == plural]
+        return [item for item in items if labels.items() <= (item["metadata"].get("labels") or {}).items()]
 
     def patch(self, plural, name, change, actor=""):
         """Merge a change into an object."""
@@ -319,10 +319,10 @@ def selected(item, query):
             return False
     for part in filter(None, query.get("fieldSelector", "").split(",")):
         path, equal, value = re.split("(!?=)", part, maxsplit=1)
-        found = item
+        field_value = item
         for step in path.split("."):
-            found = found.get(step, "") if isinstance(found, dict) else ""
-        if (str(found) == value) is not (equal == "="):
+            field_value = field_value.get(step, "") if isinstance(field_value, dict) else ""
+        if (str(field_value) == value) is not (equal == "="):
             return False
     return True
 

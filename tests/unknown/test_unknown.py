@@ -30,10 +30,10 @@ def results(request):
         await asyncio.gather(*(runner.scenario(*scene, _chosen(scene)) for scene in scenes))
         return runner.results
 
-    found: dict = {}
+    by_case: dict = {}
     for result in asyncio.run(run()):
-        found.setdefault((result.case.scenario, result.case.system), []).append(result)
-    return found
+        by_case.setdefault((result.case.scenario, result.case.system), []).append(result)
+    return by_case
 
 
 def _chosen(scene):
