@@ -95,9 +95,9 @@ def red(attempts: Sequence[Attempt]) -> Cells:
 def page(cells: Mapping[str, Mapping[str, Sequence[str]]]) -> str:
     """Return the page that says what went red."""
     lines = [
-        f"| {mutant.broken} | {'; '.join(f'**{step}**: {_BETWEEN.join(faults)}' for step, faults in detected.items())} |\n"
+        f"| {mutant.broken} | {'; '.join(f'**{step}**: {_BETWEEN.join(names)}' for step, names in steps.items())} |\n"
         for mutant in MUTANTS
-        if (detected := cells.get(mutant.broken))
+        if (steps := cells.get(mutant.broken))
     ]
     return _HEAD + "".join(lines)
 

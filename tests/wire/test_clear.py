@@ -42,8 +42,8 @@ class Objects:
         if name in self.by_kind and not other_api:
             if name in self.forbidden:
                 return refusal(403, "Forbidden", "pods is forbidden")
-            wanted = dict(part.split("=") for part in asked.query.get("labelSelector", "").split(",") if "=" in part)
-            items = [item for item in self.by_kind[name] if wanted.items() <= item["metadata"]["labels"].items()]
+            selector = dict(part.split("=") for part in asked.query.get("labelSelector", "").split(",") if "=" in part)
+            items = [item for item in self.by_kind[name] if selector.items() <= item["metadata"]["labels"].items()]
             return Answer(body={"metadata": {"resourceVersion": "1"}, "items": items})
         items = [item for item in self.by_kind.get(parent, []) if item["metadata"]["name"] == name and not other_api]
         if not items or asked.method == "GET":

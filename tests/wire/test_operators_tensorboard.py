@@ -85,16 +85,18 @@ def backend(api):
     described = spec.from_plain(JOB, "test", registry.options())
     item = kind.render(described, Identity(run="r", task="fit"), paths, "ns").manifest
     item["metadata"] |= {"uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}
-    made = Backend(ClusterRuns(api, [kind], "ns", lambda *_: Origin("fit", "")), BackendLocation(Location.KUBERNETES))
-    made.job = ClusterJob(kind, item, [], status(kind, item, [], 0.0, "fit"), "")
-    return made
+    cluster_backend = Backend(
+        ClusterRuns(api, [kind], "ns", lambda *_: Origin("fit", "")), BackendLocation(Location.KUBERNETES)
+    )
+    cluster_backend.job = ClusterJob(kind, item, [], status(kind, item, [], 0.0, "fit"), "")
+    return cluster_backend
 
 
 def test_the_command_shows_that_of_the_operator():
     page = Answer(body={})
     with serve([page]) as server:
-        found = backend(Api(server.access(), patience=0))
-        with found.tensorboard(found.jobs(), 0):
+        cluster_backend = backend(Api(server.access(), patience=0))
+        with cluster_backend.tensorboard(cluster_backend.jobs(), 0):
             pass
         assert [request.method for request in server.asked] == ["GET"]
         assert "-tensorboard-" in server.asked[0].path
@@ -102,5 +104,5 @@ def test_the_command_shows_that_of_the_operator():
 
 def test_a_runtime_id_names_the_run():
     with serve([]) as server:
-        found = backend(Api(server.access(), patience=0))
-        assert found.find(found.job.item["spec"]["RuntimeId"]).id == "r"
+        cluster_backend = backend(Api(server.access(), patience=0))
+        assert cluster_backend.find(cluster_backend.job.item["spec"]["RuntimeId"]).id == "r"

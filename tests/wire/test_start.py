@@ -150,8 +150,8 @@ class Cluster:
             self.monkeypatch.setattr(access, "find", lambda _context: server.access())
             launcher = KubernetesSystem(self.kind)
             paths = launcher.output_paths(JOB, WHO, pathlib.Path())
-            wanted = launcher._rendered(JOB, WHO, paths, "ns")
-            self.old = {**wanted.manifest["metadata"], "uid": "old", "deletionTimestamp": "2026-01-01T00:00:00Z"}
+            rendered = launcher._rendered(JOB, WHO, paths, "ns")
+            self.old = {**rendered.manifest["metadata"], "uid": "old", "deletionTimestamp": "2026-01-01T00:00:00Z"}
             self.old |= {"finalizers": ["example.org/held"], "annotations": dict(self.old["annotations"])}
             self.old["annotations"].pop(UNFINISHED, None)
             return launcher.start(JOB, WHO, paths)
@@ -163,8 +163,13 @@ class Cluster:
         if asked.method != "GET":
             return Answer(body={})
         self.left -= 1
-        own = {"apiVersion": self.kind.resource.api, "kind": self.kind.resource.kind, "metadata": self.old, "spec": {}}
-        return Answer(body=own) if self.left >= 0 else refusal(404, "NotFound")
+        owner = {
+            "apiVersion": self.kind.resource.api,
+            "kind": self.kind.resource.kind,
+            "metadata": self.old,
+            "spec": {},
+        }
+        return Answer(body=owner) if self.left >= 0 else refusal(404, "NotFound")
 
 
 @pytest.mark.parametrize("kind", registry.kinds(), ids=lambda kind: kind.resource.api)
@@ -184,8 +189,8 @@ def test_a_deletion_that_does_not_end(monkeypatch):
     assert caught.value.retryable
     assert cluster.created == []
     name = cluster.old["name"]
-    for told in (f"TFJob ns/{name} is being deleted since 2026-01-01T00:00:00Z", "finalizers", "(example.org/held)"):
-        assert told in str(caught.value)
+    for part in (f"TFJob ns/{name} is being deleted since 2026-01-01T00:00:00Z", "finalizers", "(example.org/held)"):
+        assert part in str(caught.value)
 
 
 def test_a_deletion_of_a_job_of_another_spec_is_waited_for_too(monkeypatch):
@@ -250,9 +255,9 @@ SAID = {
 }
 
 
-@pytest.mark.parametrize(("kind", "answers", "said"), SAID.values(), ids=SAID)
-def test_what_is_said_of_a_job_that_could_not_be_started(kind, answers, said, monkeypatch):
-    with pytest.raises(LaunchError, match=f"^{said}"):
+@pytest.mark.parametrize(("kind", "answers", "message"), SAID.values(), ids=SAID)
+def test_what_is_said_of_a_job_that_could_not_be_started(kind, answers, message, monkeypatch):
+    with pytest.raises(LaunchError, match=f"^{message}"):
         Refusing(answers).start(monkeypatch, kind)
 
 

@@ -83,7 +83,7 @@ def proxies(monkeypatch):
 
 def python(monkeypatch):
     monkeypatch.delenv("PYTHONPATH", raising=False)
-    said = run_job("name: a\nroles: {worker: {}}\ncommand: [env]\nenv: {PYTHONPATH: /mine}").said
+    said = run_job("name: a\nroles: {worker: {}}\ncommand: [env]\nenv: {PYTHONPATH: /mine}").printed
     assert said(r"PYTHONPATH=\S+/startup:/mine")
     assert said("PYTHONFAULTHANDLER=1")
     assert env(env={"PYTHONPATH": "/mine"})["PYTHONPATH"] == "/mine"  # what the job file says
