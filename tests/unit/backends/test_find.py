@@ -23,10 +23,10 @@ def three_runs():
 
 @pytest.mark.usefixtures("three_runs")
 @pytest.mark.parametrize(
-    ("typed", "found"), [("abcd", "abcd"), ("abc", "abcd"), ("m", "mnist-2026"), ("latest", "mnist-2026")]
+    ("typed", "run_id"), [("abcd", "abcd"), ("abc", "abcd"), ("m", "mnist-2026"), ("latest", "mnist-2026")]
 )
-def test_a_run_is_found(typed, found):
-    assert output_lines("show", typed)[0].split() == ["run", found]
+def test_a_run_is_found(typed, run_id):
+    assert output_lines("show", typed)[0].split() == ["run", run_id]
 
 
 @pytest.mark.usefixtures("three_runs")

@@ -235,8 +235,8 @@ def test_a_task_of_kubeflow_is_called_by_its_name_in_the_pipeline(server):
 
 def test_a_workflow_with_several_runs_or_none_is_an_error(server):
     server.there.jobs += [of_workflow("nightly-x7k2p", run, 60) for run in ("6d1f3d6e", "0b9a5a3e")]
-    said = "error: Workflow 'nightly-x7k2p' has several runs: 6d1f3d6e, 0b9a5a3e; write the id of one\n"
-    assert refused("show", "nightly-x7k2p", *K) == said
+    message = "error: Workflow 'nightly-x7k2p' has several runs: 6d1f3d6e, 0b9a5a3e; write the id of one\n"
+    assert refused("show", "nightly-x7k2p", *K) == message
     assert "nearest: nightly-x7k2p" in refused("show", "nightly-x7k2q", *K)
 
 
@@ -502,9 +502,9 @@ def test_a_pods_service_account_that_is_not_whole(tmp_path, monkeypatch, files, 
         (tmp_path / name).touch()
     monkeypatch.setattr("tfsteps.kube.access.SERVICE_ACCOUNT", tmp_path)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
-    said = refused("runs", *K)
-    assert said.startswith(f"error: the pod's service account in {tmp_path} cannot be used: ")
-    assert says in said
+    message = refused("runs", *K)
+    assert message.startswith(f"error: the pod's service account in {tmp_path} cannot be used: ")
+    assert says in message
 
 
 @pytest.mark.parametrize(

@@ -60,9 +60,9 @@ def test_an_address_alone(address):
 def test_a_page_leads_to_copies_of_reports(address, tmp_path, monkeypatch):
     page = tmp_path / "page.html"
     assert output_lines("runs", "--from", address, "--html", page) == [str(page)]
-    found = links(page)
-    assert set(found) == {"good", "bad", "on"}
-    assert all((page.parent / file).read_text() == "<html>" for file in found.values())
+    addresses = links(page)
+    assert set(addresses) == {"good", "bad", "on"}
+    assert all((page.parent / file).read_text() == "<html>" for file in addresses.values())
     monkeypatch.setattr(run_page, "REPORTS", 1)
     monkeypatch.setenv("TFSTEPS_HOME", str(tmp_path / "another"))
     output_lines("runs", "--from", address, "--html", page, "--sort", "task")

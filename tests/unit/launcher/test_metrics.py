@@ -23,8 +23,8 @@ CURVES = {
 
 def collect(folder, tags, origin=None):
     """Return the values, and the notes of all metrics."""
-    found = event_summary.collect_metrics(EventCurves.read(folder, origin), tags, origin)
-    return found.values, [*found.notes.values()]
+    collected = event_summary.collect_metrics(EventCurves.read(folder, origin), tags, origin)
+    return collected.values, [*collected.notes.values()]
 
 
 @pytest.fixture
@@ -63,8 +63,8 @@ def test_found(logdir, tag, value):
     ],
 )
 def test_not_found(logdir, tag, sentence):
-    found, (missing,) = collect(logdir, {"m": tag})
-    assert found == {}
+    collected, (missing,) = collect(logdir, {"m": tag})
+    assert collected == {}
     assert missing.startswith(sentence)
 
 

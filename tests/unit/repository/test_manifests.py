@@ -67,8 +67,10 @@ def test_the_launcher_may_do_what_it_cannot_do_without():
     )
     fields = {"name": "a", "image": "i", "roles": {"worker": {}}}
     jobs = [spec.from_plain({**fields, **more}, "test", {}) for more in ({}, {"gang": {}}, {"code": "."})]
-    wanted = [permission for job in jobs for permission in needed(TFJob.resource, job, TFJob().permissions(job))]
-    permissions = {(permission.verb, permission.group, permission.plural) for permission in wanted}
+    needed_permissions = [
+        permission for job in jobs for permission in needed(TFJob.resource, job, TFJob().permissions(job))
+    ]
+    permissions = {(permission.verb, permission.group, permission.plural) for permission in needed_permissions}
     assert permissions - granted == set()
     more = spec.from_plain({**fields, "on_evicted": "1h"}, "test", {})
     extra = {(permission.verb, permission.group, permission.plural) for permission in optional(more)}

@@ -198,10 +198,10 @@ def test_validate_prints_every_problem_with_its_line(tmp_path):
     job = tmp_path / "job.yaml"
     job.write_text("name: Bad\ncommand: 3\nrolles: {}\n")
     err = refused("validate", job)
-    found = [line.partition(f"{job}:")[2].split(": ")[:2] for line in err.splitlines()]
-    assert ["2", "command"] in found
-    assert ["3", "rolles"] in found
-    assert len(found) >= 3
+    problems = [line.partition(f"{job}:")[2].split(": ")[:2] for line in err.splitlines()]
+    assert ["2", "command"] in problems
+    assert ["3", "rolles"] in problems
+    assert len(problems) >= 3
 
 
 def test_validate_reports_the_problems_of_each_file_and_goes_on(tmp_path, monkeypatch):

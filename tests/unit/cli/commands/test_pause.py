@@ -27,16 +27,16 @@ def cluster(monkeypatch, tmp_path):
 
         def answer(asked):
             name = asked.path.rpartition("/")[2]
-            found = [item for item in there.jobs if item["metadata"]["name"] == name]
-            if asked.method == "PATCH" and found:
-                if asked.body["metadata"]["uid"] != found[0]["metadata"]["uid"]:
+            selected = [item for item in there.jobs if item["metadata"]["name"] == name]
+            if asked.method == "PATCH" and selected:
+                if asked.body["metadata"]["uid"] != selected[0]["metadata"]["uid"]:
                     return refusal(409, "Conflict")
-                there.jobs[there.jobs.index(found[0])] = merged(found[0], asked.body)
+                there.jobs[there.jobs.index(selected[0])] = merged(selected[0], asked.body)
                 if asked.body["spec"]["runPolicy"]["suspend"]:
-                    labels = found[0]["metadata"]["labels"].items()
+                    labels = selected[0]["metadata"]["labels"].items()
                     there.pods = [pod for pod in there.pods if not labels <= pod["metadata"]["labels"].items()]
-            if asked.method == "GET" and found:
-                return Answer(body=found[0])
+            if asked.method == "GET" and selected:
+                return Answer(body=selected[0])
             return there.answer(asked)
 
         def have(*items):
@@ -65,8 +65,8 @@ def test_pause_and_resume(cluster):
     name = job["metadata"]["name"]
     assert patches(server) == [(name, {"runPolicy": {"suspend": True}})]
     assert "is paused already" in refused("pause", "busy", *K)
-    told = "`tfsteps show busy --on kubernetes` tells when its replicas have started"
-    assert output_lines("resume", "busy", *K) == [f"mnist is resumed; {told}"]
+    message = "`tfsteps show busy --on kubernetes` tells when its replicas have started"
+    assert output_lines("resume", "busy", *K) == [f"mnist is resumed; {message}"]
     assert patches(server)[1:] == [(name, {"runPolicy": {"suspend": False}})]
 
 
@@ -207,9 +207,9 @@ def test_a_platform_that_is_no_cluster_pauses_by_itself(monkeypatch):
 
 def test_local_runs_are_not_paused(tmp_path, monkeypatch):
     monkeypatch.setenv("TFSTEPS_HOME", str(tmp_path))
-    for each, why in (("", "local runs cannot be paused; "), ("ml", "its jobs are on a cluster; add --on kube")):
-        saved(run=f"r{each}", namespace=each, system="jobset" if each else "local")
-        assert refused("pause", f"r{each}").startswith(f"error: run r{each}: {why}")
+    for namespace, why in (("", "local runs cannot be paused; "), ("ml", "its jobs are on a cluster; add --on kube")):
+        saved(run=f"r{namespace}", namespace=namespace, system="jobset" if namespace else "local")
+        assert refused("pause", f"r{namespace}").startswith(f"error: run r{namespace}: {why}")
 
 
 def test_pause_suspends_all_jobs_though_nobody_reads_what_it_prints(cluster):

@@ -229,8 +229,8 @@ def test_a_page_leads_to_reports_from_where_it_is(home, tmp_path):
     for page in (tmp_path / "page.html", home / "runs.html"):
         output_lines("runs", "--html", page)
         assert not any(address.startswith("/") for address in links(page).values())
-        found = {run: page.parent / urllib.parse.unquote(address) for run, address in links(page).items()}
-        assert {run: file.read_text() for run, file in found.items()} == {
+        pages = {run: page.parent / urllib.parse.unquote(address) for run, address in links(page).items()}
+        assert {run: file.read_text() for run, file in pages.items()} == {
             "a run/of ünusual = names": "whole",
             "p": "of the pipeline",
         }

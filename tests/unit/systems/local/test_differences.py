@@ -83,9 +83,9 @@ def proxies(monkeypatch):
 
 def python(monkeypatch):
     monkeypatch.delenv("PYTHONPATH", raising=False)
-    said = run_job("name: a\nroles: {worker: {}}\ncommand: [env]\nenv: {PYTHONPATH: /mine}").printed
-    assert said(r"PYTHONPATH=\S+/startup:/mine")
-    assert said("PYTHONFAULTHANDLER=1")
+    lines = run_job("name: a\nroles: {worker: {}}\ncommand: [env]\nenv: {PYTHONPATH: /mine}").printed
+    assert lines(r"PYTHONPATH=\S+/startup:/mine")
+    assert lines("PYTHONFAULTHANDLER=1")
     assert env(env={"PYTHONPATH": "/mine"})["PYTHONPATH"] == "/mine"  # what the job file says
     assert "PYTHONPATH" not in env()
     assert not {"PYTHONPATH", "PYTHONFAULTHANDLER"} & pod_variables().keys()
@@ -126,12 +126,12 @@ def output(_):
 
 def step(image, command):
     @dsl.container_component
-    def own():
+    def pipeline_of_user():
         return dsl.ContainerSpec(image=image, command=command)
 
     @dsl.pipeline(name="own")
     def pipeline():
-        own().set_env_variable("A", "1")
+        pipeline_of_user().set_env_variable("A", "1")
 
     return pipeline
 

@@ -21,7 +21,7 @@ JOB = spec.from_plain({"name": "job", "image": "trainer:1", "roles": {"worker": 
 class Reader:
     """Stands where a log is read, and notes what it is told."""
 
-    told: list[str]
+    events: list[str]
 
     def __init__(self, _loop, _api, _namespace, pod, _container, **_how):
         self._pod = pod

@@ -276,9 +276,9 @@ REPLICAS = {
 }
 
 
-@pytest.mark.parametrize(("seen", "said"), REPLICAS.values(), ids=REPLICAS)
-def test_replica(seen, said):
-    assert Scenario().pods(*seen).replica() == said
+@pytest.mark.parametrize(("seen", "expected"), REPLICAS.values(), ids=REPLICAS)
+def test_replica(seen, expected):
+    assert Scenario().pods(*seen).replica() == expected
 
 
 def test_pods_without_labels_are_nobodys():
@@ -374,12 +374,12 @@ def test_a_pod_withdrawn_because_the_job_was_suspended_has_not_failed_and_its_ne
     assert scenario.tracker.restarts == 0
 
 
-@pytest.mark.parametrize("told", ["one by one", "in a list", "the next pod first"])
-def test_pods_of_a_suspension_that_end_after_it_count_no_restart(told):
+@pytest.mark.parametrize("order", ["one by one", "in a list", "the next pod first"])
+def test_pods_of_a_suspension_that_end_after_it_count_no_restart(order):
     deleting = pod({"phase": "Failed"}, uid="p1")
     deleting["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     scenario = Scenario().pods(running()).job(Changed(tfjob("Suspended", suspend=True))).job(Changed(tfjob("Created")))
-    match told:
+    match order:
         case "one by one":
             scenario.pods(Changed(deleting), Deleted(deleting), running(uid="p2"))
         case "in a list":

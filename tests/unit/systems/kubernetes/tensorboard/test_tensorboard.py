@@ -59,8 +59,8 @@ def pod_of(job, address=""):
     ],
 )
 def test_the_folder_of_a_run(output_dir, folder):
-    found = run_folder(job_of(name="job", output_dir=output_dir), WHO)
-    assert found == folder
+    settings = run_folder(job_of(name="job", output_dir=output_dir), WHO)
+    assert settings == folder
 
 
 def test_a_job_without_the_field_asks_for_none():
@@ -96,8 +96,8 @@ def test_all_tasks_of_a_run_ask_for_one_name_and_other_runs_for_another():
         system, kind, job = KubernetesSystem(KIND), KIND, job_of()
         rendered = kind.render(job, who, system.output_paths(job, who, None), "ml")
         specs = [role.template["spec"] for role in kind.roles(rendered.observed()).values()]
-        found = settings_of(job, who, system.output_paths(job, who, None))
-        names.append(request_of(rendered.manifest, specs, kind.container, found).name)
+        settings = settings_of(job, who, system.output_paths(job, who, None))
+        names.append(request_of(rendered.manifest, specs, kind.container, settings).name)
     assert names[0] == names[1] != names[2]
     assert all(len(name) <= 63 for name in names)
 
