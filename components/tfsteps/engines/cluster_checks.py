@@ -67,14 +67,14 @@ def refusals(
             yield from (f"task {path}: {problem}" for problem in error.problems)
             continue
         if job or reason:
-            settings = cluster.read_settings(registry.options())
-            if settings.warning:
-                warn(f"{compiled.source}: its jobs are not checked, only by their launchers: {settings.warning}")
+            lookup = cluster.read_settings(registry.options())
+            if lookup.warning:
+                warn(f"{compiled.source}: its jobs are not checked, only by their launchers: {lookup.warning}")
                 return
             if job:
                 yield from (f"task {path}: {problem}" for problem in _refused(job, cluster))
-            elif settings.settings:
-                later = f"task {path} is not checked against {settings.source}, only by its launcher"
+            elif lookup.settings:
+                later = f"task {path} is not checked against {lookup.source}, only by its launcher"
                 warn(f"{compiled.source}: {later}: {reason}")
 
 

@@ -152,17 +152,17 @@ def tune(
 
 def _layers(location: BackendLocation) -> list[tuple[str, Layer]]:
     """Return the platform settings that count where the runs are."""
-    settings = find.of_file(registry.options())
+    lookup = find.of_file(registry.options())
     namespace = location.namespace
-    if location.on == Location.KUBERNETES and (settings is None or not namespace):
+    if location.on == Location.KUBERNETES and (lookup is None or not namespace):
         from tfsteps.backends.kubernetes.backend import cluster  # noqa: PLC0415  others need no cluster
 
         with cluster(location) as runs:
             namespace = runs.namespace  # of it are the project's settings, in a file, too
-            settings = settings or find.of_namespace(runs.api, namespace, registry.options())
-    if settings and settings.warning:
-        warn(settings.warning)
-    return settings.settings.layers(namespace) if settings and settings.settings else []
+            lookup = lookup or find.of_namespace(runs.api, namespace, registry.options())
+    if lookup and lookup.warning:
+        warn(lookup.warning)
+    return lookup.settings.layers(namespace) if lookup and lookup.settings else []
 
 
 def _with_settings(job: TrainingJob | None, layers: Sequence[tuple[str, Layer]]) -> TrainingJob | None:

@@ -142,14 +142,14 @@ class JobCluster:
             SpecError: The settings are wrong, or refuse the job, or there is no such cluster.
             LaunchError: Whether there are settings is not known.
         """
-        settings = self.read_settings(options)
-        self.unset, self.warning = job, settings.warning
-        if settings.settings is not None or FEATURES["personal"].uses(job):
+        lookup = self.read_settings(options)
+        self.unset, self.warning = job, lookup.warning
+        if lookup.settings is not None or FEATURES["personal"].uses(job):
             from tfsteps.settings.apply import apply  # noqa: PLC0415  most jobs need neither
 
-            layers = settings.settings.layers(self._planned_home) if settings.settings else ()
-            job = apply(job, layers, os.environ, settings.source, options).job
-        self._choose(job.other_cluster, settings)
+            layers = lookup.settings.layers(self._planned_home) if lookup.settings else ()
+            job = apply(job, layers, os.environ, lookup.source, options).job
+        self._choose(job.other_cluster, lookup)
         return job
 
     def default(self, options: Options) -> str:
@@ -167,9 +167,9 @@ class JobCluster:
             SpecError: The settings are wrong.
             LaunchError: Whether there are settings is not known.
         """
-        settings = self.read_settings(options)
-        self.warning = settings.warning
-        return [*self._defined(settings)]
+        lookup = self.read_settings(options)
+        self.warning = lookup.warning
+        return [*self._defined(lookup)]
 
     def other(self, name: str) -> "Api":
         """Return one of the `defined` clusters. LaunchError as `api`."""
@@ -192,24 +192,24 @@ class JobCluster:
             return set()
         return {pod["metadata"]["labels"][CLUSTER] for pod in pods}
 
-    def _choose(self, name: str, settings: find.Found) -> None:
+    def _choose(self, name: str, lookup: find.Found) -> None:
         """Go to the cluster that a job names. SpecError if there is none of that name."""
         self._chosen = name
         self.__dict__.pop("api", None)
-        if not name or name in self._defined(settings):
+        if not name or name in self._defined(lookup):
             return
         try:
             access.find(name)
         except AccessError as error:
-            source = settings.source or "no platform settings were found"
-            known = ", ".join([OWN_CLUSTER, *self._defined(settings)])
+            source = lookup.source or "no platform settings were found"
+            known = ", ".join([OWN_CLUSTER, *self._defined(lookup)])
             fix = f"Correct it, or ask the platform's operator to define it in `clusters` ({source})"
             wrong = f"is no cluster: {error}" if not isinstance(error, NoContextError) else "is not a cluster"
             problem = Problem(path=("cluster",), value=shown(name), wrong=wrong, allowed=known, fix=fix)
             raise SpecError([problem], self.unset.name if self.unset else "") from error
 
-    def _defined(self, settings: find.Found) -> "dict[str, Cluster]":
-        return settings.settings.clusters_of(self._planned_home) if settings.settings else {}
+    def _defined(self, lookup: find.Found) -> "dict[str, Cluster]":
+        return lookup.settings.clusters_of(self._planned_home) if lookup.settings else {}
 
     @functools.cached_property
     def _of_settings(self) -> str:
@@ -246,14 +246,14 @@ class JobCluster:
 
     def _access(self, name: str) -> "Access":
         """Return the address and the credentials of another cluster."""
-        settings = self._settings or find.of_file() or find.of_namespace(self.home, self.home_namespace)
-        if cluster := self._defined(settings).get(name):
+        lookup = self._settings or find.of_file() or find.of_namespace(self.home, self.home_namespace)
+        if cluster := self._defined(lookup).get(name):
             return self._of_secret(name, cluster)
         try:
             other = access.find(name)
         except NoContextError as error:
-            where = settings.source or settings.warning or f"namespace {self.home_namespace} has no platform settings"
-            known = ", ".join(self._defined(settings)) or "none"
+            where = lookup.source or lookup.warning or f"namespace {self.home_namespace} has no platform settings"
+            known = ", ".join(self._defined(lookup)) or "none"
             raise AccessError(f"{error}. Nor is it a cluster of the platform settings ({where}): {known}") from error
         return msgspec.structs.replace(other, cluster=name)
 
