@@ -137,14 +137,14 @@ OTHERS = [
 def launcher(kind, job, api, pods, monkeypatch):
     """Return how many pods a launcher follows; it reads their logs, and deletes them at the end."""
     monkeypatch.setattr(following, "ContainerLog", Reader)
-    monkeypatch.setattr(Reader, "told", [], raising=False)
+    monkeypatch.setattr(Reader, "events", [], raising=False)
     handle = KubernetesJob(api, kind, job, SPEC, None)
     follower = PodFollower(handle._api, handle._urgent, kind, handle._tracker, Inbox())
     for item in pods:
         list(follower.saw(Listed([item]), 1.0))
         list(follower.saw(Changed(item), 1.0))
     followed = len(handle._tracker.pods)
-    assert (len(set(Reader.told)), handle._tracker.restarts) == (followed, 50 * followed)
+    assert (len(set(Reader.events)), handle._tracker.restarts) == (followed, 50 * followed)
     handle.remove("pods")
     return followed
 
