@@ -126,12 +126,12 @@ def output(_):
 
 def step(image, command):
     @dsl.container_component
-    def pipeline_of_user():
+    def own():
         return dsl.ContainerSpec(image=image, command=command)
 
     @dsl.pipeline(name="own")
     def pipeline():
-        pipeline_of_user().set_env_variable("A", "1")
+        own().set_env_variable("A", "1")
 
     return pipeline
 
