@@ -90,7 +90,7 @@ faults: $(STAMP) ## the whole fault matrix, of which CI runs a part (a cluster; 
 	@test -n "$$KUBECONFIG" || $(PYTHON) -m tests.cluster up
 	@KUBECONFIG=$${KUBECONFIG:-$$($(PYTHON) -m tests.cluster kubeconfig)} FAULTS=all $(BIN)/pytest -q tests/faults $(ARGS)
 
-unknown: $(STAMP) ## each request of each story with each fault, of which CI runs a part (no cluster; an hour); writes docs/operate/faults-by-request.md
+unknown: $(STAMP) ## each request of each scenario with each fault, of which CI runs a part (no cluster; an hour); writes docs/operate/faults-by-request.md
 	@$(BIN)/python -m tests.unknown $(ARGS)
 
 mutants: $(STAMP) ## run the rows of the fault matrix against launchers broken for them (a cluster; half an hour)

@@ -91,7 +91,7 @@ class Fleet:
     @contextlib.contextmanager
     def launched(self) -> Iterator[None]:
         """Create the jobs and wait on each, for the length of the block."""
-        made = self._admin.create(NAMESPACES, "", {"metadata": {"name": self._namespace, "labels": MANAGED_BY}})
+        namespace = self._admin.create(NAMESPACES, "", {"metadata": {"name": self._namespace, "labels": MANAGED_BY}})
         try:
             with concurrent.futures.ThreadPoolExecutor(OPENERS) as pool:
                 list(pool.map(self._create, range(self._count)))
@@ -100,7 +100,7 @@ class Fleet:
             yield
         finally:
             self.api.stopping.set()
-            self._admin.delete(NAMESPACES, "", self._namespace, made["metadata"]["uid"])
+            self._admin.delete(NAMESPACES, "", self._namespace, namespace["metadata"]["uid"])
 
     def end(self, number: int) -> float:
         """End one job; return the seconds until its wait has seen it."""

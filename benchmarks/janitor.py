@@ -178,8 +178,8 @@ def _meta(name: str, meta: dict[str, Any], *parts: Any) -> dict[str, Any]:
         }
         for manager, part in zip(("tfsteps", "controller"), parts, strict=True)
     ]
-    own = {"namespace": "team", "uid": f"{name}-8f5c-4f0e-9a53-0c7d2f1b6e11", "resourceVersion": "123456"}
-    return {**meta, "name": name, **own, "creationTimestamp": _CREATED, "managedFields": fields}
+    identity = {"namespace": "team", "uid": f"{name}-8f5c-4f0e-9a53-0c7d2f1b6e11", "resourceVersion": "123456"}
+    return {**meta, "name": name, **identity, "creationTimestamp": _CREATED, "managedFields": fields}
 
 
 def _managed(part: Any) -> dict[str, Any]:
@@ -206,7 +206,7 @@ def _job() -> dict[str, Any]:
     )
     who = Identity(run=f"run-{_NUMBER}", task="train", pipeline="mnist")
     system = KubernetesSystem(TFJob(), namespace="team")
-    body, *_ = system.plan(job, who, system.places(job, who, pathlib.Path()))
+    body, *_ = system.plan(job, who, system.output_paths(job, who, pathlib.Path()))
     times = {"lastTransitionTime": _CREATED, "lastUpdateTime": _CREATED}
     status = {
         "conditions": [

@@ -57,16 +57,16 @@ BARE = pathlib.Path(__file__).with_name("bare_watch.py")
 def rows(*, quick: bool = False) -> Iterator[Row]:
     """Yield every row; `quick` takes fewer runs and a shorter wait."""
     os.environ.setdefault("KUBECONFIG", str(paths.KUBECONFIG))
-    with tempfile.TemporaryDirectory() as folder, Site(pathlib.Path(folder)) as site:
-        yield from _ends(site, 5 if quick else PAIRS)
-        yield from _waiting(site, WAIT[quick])
-        yield _stops(site, 3 if quick else STOPS)
+    with tempfile.TemporaryDirectory() as folder, Environment(pathlib.Path(folder)) as environment:
+        yield from _ends(environment, 5 if quick else PAIRS)
+        yield from _waiting(environment, WAIT[quick])
+        yield _stops(environment, 3 if quick else STOPS)
 
 
 # --- the cluster
 
 
-class Site:
+class Environment:
     """A namespace of its own, what happens to the TFJobs in it, and launchers that make them.
 
     Attributes:
@@ -85,8 +85,8 @@ class Site:
         self._processes: dict[str, subprocess.Popen] = {}
 
     def __enter__(self) -> Self:
-        made = self.api.create(NAMESPACES, "", {"metadata": {"name": self.namespace, "labels": MANAGED_BY}})
-        self._uid = made["metadata"]["uid"]
+        created = self.api.create(NAMESPACES, "", {"metadata": {"name": self.namespace, "labels": MANAGED_BY}})
+        self._uid = created["metadata"]["uid"]
         self._token = self._service_account()
         self.direct = self.pod_files("direct", authority())
         Watch(self.api, TFJob.resource, self.namespace, self._saw)
@@ -109,14 +109,14 @@ class Site:
             "roles": {"worker": {"replicas": workers}},
         }
         inputs = {"parameterValues": {"spec": job, "system": "kubeflow"}}
-        own = self._folder / task
-        executor_input = json.dumps({"inputs": inputs, "outputs": {"outputFile": str(own / "outputs.json")}})
+        folder = self._folder / task
+        executor_input = json.dumps({"inputs": inputs, "outputs": {"outputFile": str(folder / "outputs.json")}})
         url = urllib.parse.urlsplit(server or self.api.access.server)
         env = {
             **os.environ,
             "KUBERNETES_SERVICE_HOST": str(url.hostname),
             "KUBERNETES_SERVICE_PORT": str(url.port),
-            "TFSTEPS_HOME": str(own / "home"),
+            "TFSTEPS_HOME": str(folder / "home"),
         }
         arguments = [*ISOLATED, AS_IN_A_POD, self._packages, files or self.direct, "--executor_input", executor_input]
         with (self._folder / f"{task}.log").open("wb") as log:
@@ -147,8 +147,8 @@ class Site:
         subject = {"kind": account.kind, "name": name, "namespace": self.namespace}
         self.api.create(binding, self.namespace, {"metadata": {"name": name}, "roleRef": role, "subjects": [subject]})
         request = {"spec": {"expirationSeconds": 7200}}
-        made = self.api.request("POST", account.path(self.namespace, name, "token"), {}, request)
-        return str(made["status"]["token"])
+        response = self.api.request("POST", account.path(self.namespace, name, "token"), {}, request)
+        return str(response["status"]["token"])
 
     def log(self, task: str) -> str:
         """Return what a launcher has printed."""
@@ -213,8 +213,8 @@ def cpu_seconds(pid: int) -> float:
 # --- from the end of the job to the end of the step
 
 
-def _ends(site: Site, pairs: int) -> Iterator[Row]:
-    measured = [_pair(site, f"end{i}") for i in range(pairs + 1)][1:]
+def _ends(environment: Environment, pairs: int) -> Iterator[Row]:
+    measured = [_pair(environment, f"end{i}") for i in range(pairs + 1)][1:]
     ours, bare = (statistics.median(item[i] for item in measured) for i in (0, 1))
     ratio = statistics.median(a / b for a, b, _ in measured)
     what = "job object turns terminal -> the step's process exits (last lines read, outputs, report, pods deleted)"
@@ -224,17 +224,17 @@ def _ends(site: Site, pairs: int) -> Iterator[Row]:
     yield Row("start_to_created_cpu_s", what, statistics.median(item[2] for item in measured), "s", 0.15, pairs)
 
 
-def _pair(site: Site, task: str) -> tuple[float, float, float]:
+def _pair(environment: Environment, task: str) -> tuple[float, float, float]:
     """Return the seconds from a job's end to the exits of its launcher and of a bare watch, and the launcher's CPU."""
-    launcher = site.start(task, "sleep 3")
-    site.when(task, "created")
+    launcher = environment.start(task, "sleep 3")
+    environment.when(task, "created")
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        exits = [pool.submit(_exit, process) for process in (launcher, site.bare_watch(task))]
-        ended = site.when(task, "ended")
+        exits = [pool.submit(_exit, process) for process in (launcher, environment.bare_watch(task))]
+        ended = environment.when(task, "ended")
         ours, bare = (item.result() - ended for item in exits)
     if launcher.returncode:
-        raise SystemExit(f"{task} failed: {site.log(task)}")
-    return ours, bare, site.when(task, "cpu")
+        raise SystemExit(f"{task} failed: {environment.log(task)}")
+    return ours, bare, environment.when(task, "cpu")
 
 
 def _exit(process: subprocess.Popen) -> float:
@@ -257,22 +257,22 @@ class CountingProxy(Proxy):
 
 
 @contextlib.contextmanager
-def proxied(site: Site, name: str) -> Iterator[tuple[CountingProxy, dict[str, Any]]]:
+def proxied(environment: Environment, name: str) -> Iterator[tuple[CountingProxy, dict[str, Any]]]:
     """Yield a proxy before the API server, and what leads a launcher to it."""
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder, "proxy.pem")
         subject = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
         new = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-keyout", file, "-out", file]
         subprocess.run([*new, *subject], check=True, capture_output=True)
-        with CountingProxy(site.api.access, str(file)) as proxy:
-            files = site.pod_files(name, file.read_text())
+        with CountingProxy(environment.api.access, str(file)) as proxy:
+            files = environment.pod_files(name, file.read_text())
             yield proxy, {"server": f"https://127.0.0.1:{proxy.port}", "files": files}
 
 
-def _waiting(site: Site, seconds: float) -> Iterator[Row]:
-    with proxied(site, "wait") as (proxy, where):
-        launcher = site.start("wait", "sleep 3600", workers=4, **where)
-        _until(lambda: "wait: running" in site.log("wait"), site, "wait")
+def _waiting(environment: Environment, seconds: float) -> Iterator[Row]:
+    with proxied(environment, "wait") as (proxy, where):
+        launcher = environment.start("wait", "sleep 3600", workers=4, **where)
+        _until(lambda: "wait: running" in environment.log("wait"), environment, "wait")
         time.sleep(15)  # what follows the start is not waiting
         begin = time.monotonic()
         time.sleep(RSS_AFTER - 15)
@@ -297,31 +297,31 @@ def _rss(pid: int) -> int:
     return int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def _until(condition: Callable[[], bool], site: Site, task: str) -> None:
+def _until(condition: Callable[[], bool], environment: Environment, task: str) -> None:
     end = time.monotonic() + 120
     while not condition():
         if time.monotonic() > end:
-            raise SystemExit(f"{task} does not go on: {site.log(task)}")
+            raise SystemExit(f"{task} does not go on: {environment.log(task)}")
         time.sleep(0.02)
 
 
 # --- stopping
 
 
-def _stops(site: Site, runs: int) -> Row:
-    with proxied(site, "stop") as (proxy, where):
-        measured = [_stop(site, proxy, where, f"stop{i}") for i in range(runs)]
+def _stops(environment: Environment, runs: int) -> Row:
+    with proxied(environment, "stop") as (proxy, where):
+        measured = [_stop(environment, proxy, where, f"stop{i}") for i in range(runs)]
     what = "SIGTERM -> the DELETE arrives at the API server"
     return Row("sigterm_to_delete_ms", what, statistics.median(measured) * 1e3, "ms", 20, runs)
 
 
-def _stop(site: Site, proxy: CountingProxy, where: dict[str, Any], task: str) -> float:
-    launcher = site.start(task, "trap 'exit 0' TERM; while :; do sleep 0.1; done", **where)
-    _until(functools.partial(lambda text: text in site.log(task), f"{task}: running"), site, task)
+def _stop(environment: Environment, proxy: CountingProxy, where: dict[str, Any], task: str) -> float:
+    launcher = environment.start(task, "trap 'exit 0' TERM; while :; do sleep 0.1; done", **where)
+    _until(functools.partial(lambda text: text in environment.log(task), f"{task}: running"), environment, task)
     time.sleep(0.5)
     known = len(proxy.times)
     begin = time.monotonic()
     launcher.send_signal(signal.SIGTERM)
-    _until(lambda: any(kind == "delete job" for _, kind in proxy.times[known:]), site, task)
+    _until(lambda: any(kind == "delete job" for _, kind in proxy.times[known:]), environment, task)
     launcher.wait()
     return next(at for at, kind in proxy.times[known:] if kind == "delete job") - begin

@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 
-from benchmarks.kubernetes import Site, cpu_seconds
+from benchmarks.kubernetes import Environment, cpu_seconds
 from benchmarks.measure import Row
 from tests.cluster import paths
 from tfsteps.kube.resource import PODS
@@ -27,13 +27,13 @@ def rows(*, quick: bool = False) -> Iterator[Row]:
     """Yield the cost of a megabyte and the lines that are lacking; `quick` prints fewer."""
     os.environ.setdefault("KUBECONFIG", str(paths.KUBECONFIG))
     lines = LINES[quick]
-    with tempfile.TemporaryDirectory() as name, Site(pathlib.Path(name)) as site:
+    with tempfile.TemporaryDirectory() as name, Environment(pathlib.Path(name)) as environment:
         folder = pathlib.Path(name)
-        launcher = site.start("logs", _program(lines))
-        kubectl = _kubectl(site, folder / "kubectl.log")
+        launcher = environment.start("logs", _program(lines))
+        kubectl = _kubectl(environment, folder / "kubectl.log")
         cpu = _cpu_until_end({"launcher": launcher, **({"kubectl": kubectl} if kubectl else {})})
         if launcher.returncode:
-            raise SystemExit(f"logs failed: {site.log('logs')[-2000:]}")
+            raise SystemExit(f"logs failed: {environment.log('logs')[-2000:]}")
         saved = next((folder / "logs" / "home").glob("runs/*/*/*/log"))
         read = {"launcher": _count(saved), **({"kubectl": _count(folder / "kubectl.log")} if kubectl else {})}
     cost = {name: cpu[name] / (read[name] * 100 / 1e6) * 1e3 for name in read}  # the node drops lines of such a log
@@ -51,18 +51,18 @@ def _program(lines: int) -> str:
     return f"i=0; while [ $i -lt {lines} ]; do ({block}) & sleep 0.1; wait; i=$((i + {BLOCK})); done; sleep 5"
 
 
-def _kubectl(site: Site, out: pathlib.Path) -> subprocess.Popen | None:
+def _kubectl(environment: Environment, out: pathlib.Path) -> subprocess.Popen | None:
     """Start `kubectl logs -f` on the job's pod as soon as it runs; None where there is no kubectl."""
     program = shutil.which("kubectl")
     while True:
-        pods = site.api.list(PODS, site.namespace).get("items") or []
+        pods = environment.api.list(PODS, environment.namespace).get("items") or []
         if running := [pod["metadata"]["name"] for pod in pods if pod["status"].get("phase") == "Running"]:
             break
         time.sleep(0.05)
     if not program:
         return None
     with out.open("wb") as file:
-        return subprocess.Popen([program, "logs", "-f", "-n", site.namespace, running[0]], stdout=file)
+        return subprocess.Popen([program, "logs", "-f", "-n", environment.namespace, running[0]], stdout=file)
 
 
 def _cpu_until_end(processes: dict[str, subprocess.Popen]) -> dict[str, float]:

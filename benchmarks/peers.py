@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-from benchmarks.kubernetes import IMAGE, Site
+from benchmarks.kubernetes import IMAGE, Environment
 from benchmarks.measure import Row
 from tests.cluster import paths
 from tfsteps.engines.argo.workflow import WORKFLOWS
@@ -39,14 +39,14 @@ def rows(*, quick: bool = False) -> Iterator[Row]:
     """Yield a row for each peer: its median, and ours as the baseline; `quick` takes fewer runs."""
     os.environ.setdefault("KUBECONFIG", str(paths.KUBECONFIG))
     runs = 2 if quick else RUNS
-    with tempfile.TemporaryDirectory() as folder, Site(pathlib.Path(folder)) as site:
+    with tempfile.TemporaryDirectory() as folder, Environment(pathlib.Path(folder)) as environment:
         python = _client_python(pathlib.Path(folder))
-        steps = _Steps(site)
+        steps = _Steps(environment)
         ours, argo, client = [], [], []
         for i in range(runs):
-            ours.append(_ours(site, f"ours{i}"))
-            argo.append(_argo(site, steps, f"argo{i}"))
-            client.append(_client(site, python, f"client{i}"))
+            ours.append(_ours(environment, f"ours{i}"))
+            argo.append(_argo(environment, steps, f"argo{i}"))
+            client.append(_client(environment, python, f"client{i}"))
     yield _row("peer_argo_resource_ms", "job object turns terminal -> an Argo `resource` step's pod ends", argo, ours)
     what = f"job object turns terminal -> a process that waits with {CLIENT} ends"
     yield _row("peer_training_client_ms", what, client, ours)
@@ -57,23 +57,23 @@ def _row(name: str, what: str, theirs: list[float], ours: list[float]) -> Row:
     return Row(name, f"{what}; baseline: our step", a * 1e3, "ms", None, len(theirs), b * 1e3, a / b)
 
 
-def _ours(site: Site, task: str) -> float:
-    launcher = site.start(task, COMMAND)
-    return _exit_after_end(site, task, launcher)
+def _ours(environment: Environment, task: str) -> float:
+    launcher = environment.start(task, COMMAND)
+    return _exit_after_end(environment, task, launcher)
 
 
-def _client(site: Site, python: pathlib.Path, task: str) -> float:
-    site.api.create(TFJob.resource, site.namespace, _job(task))
-    site.when(task, "created")
-    process = subprocess.Popen([python, "-c", WAIT, site.namespace, _name(task)])
-    return _exit_after_end(site, task, process)
+def _client(environment: Environment, python: pathlib.Path, task: str) -> float:
+    environment.api.create(TFJob.resource, environment.namespace, _job(task))
+    environment.when(task, "created")
+    process = subprocess.Popen([python, "-c", WAIT, environment.namespace, _name(task)])
+    return _exit_after_end(environment, task, process)
 
 
-def _exit_after_end(site: Site, task: str, process: subprocess.Popen) -> float:
+def _exit_after_end(environment: Environment, task: str, process: subprocess.Popen) -> float:
     """Return the seconds from the end of a task's job to that of a process."""
     with concurrent.futures.ThreadPoolExecutor() as pool:
         gone = pool.submit(lambda: (process.wait(), time.monotonic()))
-        ended = site.when(task, "ended")
+        ended = environment.when(task, "ended")
         code, at = gone.result()
     if code:
         raise SystemExit(f"{task} failed: exit code {code}")
@@ -95,11 +95,11 @@ def _client_python(folder: pathlib.Path) -> pathlib.Path:
 class _Steps:
     """When the step's pod of each Workflow ended."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, environment: Environment) -> None:
         self._news = threading.Condition()
         self._ended: dict[str, float] = {}
         selector = "workflows.argoproj.io/workflow"
-        Watch(site.api, PODS, site.namespace, self._saw, labelSelector=selector)
+        Watch(environment.api, PODS, environment.namespace, self._saw, labelSelector=selector)
 
     def _saw(self, seen: Seen) -> None:
         if isinstance(seen, Changed) and seen.item["status"].get("phase") in {"Succeeded", "Failed"}:
@@ -116,7 +116,7 @@ class _Steps:
             return self._ended[name]
 
 
-def _argo(site: Site, steps: _Steps, task: str) -> float:
+def _argo(environment: Environment, steps: _Steps, task: str) -> float:
     resource = {
         "action": "create",
         "setOwnerReference": True,
@@ -130,8 +130,8 @@ def _argo(site: Site, steps: _Steps, task: str) -> float:
         "templates": [{"name": "train", "resource": resource}],
     }
     body = {"apiVersion": WORKFLOWS.api, "kind": WORKFLOWS.kind, "metadata": {"name": task}, "spec": spec}
-    site.api.create(WORKFLOWS, site.namespace, body)
-    return steps.ended(task) - site.when(task, "ended")
+    environment.api.create(WORKFLOWS, environment.namespace, body)
+    return steps.ended(task) - environment.when(task, "ended")
 
 
 def _name(task: str) -> str:

@@ -48,7 +48,7 @@ def main(folders: list[str]) -> int:
         for file, problems in pipelines.items():
             for problem in problems:
                 rules[_rule(problem)].append(f"{file.relative_to(folder)}: {problem}")
-        false = [text for found in rules.values() for text in found if not _reason(text)]
+        false = [text for texts in rules.values() for text in texts if not _reason(text)]
         failed = failed or bool(false) or not pipelines
         others = len(files) - len(pipelines)
         wrong = len(list(filter(None, pipelines.values())))
@@ -56,9 +56,9 @@ def main(folders: list[str]) -> int:
             f"{folder}: {len(pipelines)} pipelines, {wrong} with errors, {len(false)} errors not known as true; "
             f"{others} other manifests"
         )
-        for rule, found in sorted(rules.items(), key=lambda item: -len(item[1])):
-            print(f"{len(found):6} {rule}", f"       {_reason(found[0]) or 'not known as true'}", sep="\n")
-            print(*(f"         {text}" for text in found[:_SHOWN]), sep="\n")
+        for rule, texts in sorted(rules.items(), key=lambda item: -len(item[1])):
+            print(f"{len(texts):6} {rule}", f"       {_reason(texts[0]) or 'not known as true'}", sep="\n")
+            print(*(f"         {text}" for text in texts[:_SHOWN]), sep="\n")
     return int(failed)
 
 

@@ -44,7 +44,7 @@ tls = ssl.create_default_context(cafile=trust)
 access.find = lambda _context: credentials.Access(server, "ns", tls, lambda _refused: "t" * 900, "the server")
 job = spec.from_plain({"name": "job", "image": "trainer:1", "roles": {"worker": {"replicas": int(replicas)}}})
 who, system = Identity(run="r", task="t"), kubeflow.PLUGIN.system()
-first = first_status(job, who, system, system.places(job, who, pathlib.Path(home)), "")
+first = first_status(job, who, system, system.output_paths(job, who, pathlib.Path(home)), "")
 first.job, first.uid, first.namespace = "job", "u1", "ns"
 print("END", resume(job, first, system, observers=[Printer()]).state.value, flush=True)
 """
@@ -104,19 +104,19 @@ def _measure(replicas: int, folder: pathlib.Path) -> tuple[float, float, int, fl
             assert launcher.stdout
             threads = peak = 0
             os.set_blocking(launcher.stdout.fileno(), False)
-            said = b""
-            while not (b"END " in said and said.endswith(b"\n")) and launcher.poll() is None:
-                said = (said + (launcher.stdout.read() or b""))[-(1 << 10) :]
+            output = b""
+            while not (b"END " in output and output.endswith(b"\n")) and launcher.poll() is None:
+                output = (output + (launcher.stdout.read() or b""))[-(1 << 10) :]
                 now = _status(launcher.pid)
                 threads, peak = max(threads, now.get("Threads", 0)), max(peak, now.get("VmHWM", 0))
                 time.sleep(0.01)
-            told = time.monotonic()
-            if b"END succeeded" not in said:
-                raise SystemExit(f"replicas failed: {said.decode()}")
+            ended = time.monotonic()
+            if b"END succeeded" not in output:
+                raise SystemExit(f"replicas failed: {output.decode()}")
         bare = subprocess.run(
             [sys.executable, "-c", BARE, address, trust, str(replicas)], check=True, stdout=subprocess.PIPE
         )
-        return told - ours.recv(), float(bare.stdout), threads, peak / 1024
+        return ended - ours.recv(), float(bare.stdout), threads, peak / 1024
     finally:
         os.kill(server.pid or 0, signal.SIGKILL)
         server.join()

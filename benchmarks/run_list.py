@@ -44,13 +44,13 @@ def rows(*, quick: bool = False) -> Iterator[Row]:
     """Yield the time of the command; `quick` takes fewer runs of it."""
     os.environ.setdefault("KUBECONFIG", str(paths.KUBECONFIG))
     api, namespace = Api(access.find()), f"bench-{secrets.token_hex(3)}"
-    made = api.create(NAMESPACES, "", {"metadata": {"name": namespace, "labels": MANAGED_BY}})
+    created = api.create(NAMESPACES, "", {"metadata": {"name": namespace, "labels": MANAGED_BY}})
     try:
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda number: _create(api, namespace, number), range(RUNS)))
         measured = [(*_seconds(namespace), _bare(api, namespace)) for _ in range(TIMES[quick] + 1)][1:]
     finally:
-        api.delete(NAMESPACES, "", namespace, made["metadata"]["uid"])
+        api.delete(NAMESPACES, "", namespace, created["metadata"]["uid"])
     wall, cpu, bare = (statistics.median(values) for values in zip(*measured, strict=True))
     what = (
         f"`tfsteps runs --on kubernetes` for {RUNS} runs, with its start; baseline: the two lists that it reads, unread"
@@ -62,9 +62,9 @@ def rows(*, quick: bool = False) -> Iterator[Row]:
 def _create(api: Api, namespace: str, number: int) -> None:
     identity = Identity(run=f"mnist-{number:010}", task="mnist", pipeline="nightly")
     folder = f"/data/runs/{identity.run}/mnist"
-    places = OutputPaths(output=folder, model=f"{folder}/export", logs=f"{folder}/logs", base_dir=None)
+    outputs = OutputPaths(output=folder, model=f"{folder}/export", logs=f"{folder}/logs", base_dir=None)
     job = spec.parse(JOB, "job", registry.options())
-    item = api.create(TFJob.resource, namespace, TFJob().render(job, identity, places, namespace).manifest)
+    item = api.create(TFJob.resource, namespace, TFJob().render(job, identity, outputs, namespace).manifest)
     if number % WITH_PODS == 0:
         for index in range(2):
             api.create(PODS, namespace, _pod(item, index))

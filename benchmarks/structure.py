@@ -168,10 +168,19 @@ def walk(tree: pathlib.Path, chosen: Walk) -> Jumps | None:
     with tempfile.TemporaryDirectory() as folder:
         job, record = pathlib.Path(folder, "job.json"), pathlib.Path(folder, "record")
         job.write_text(json.dumps(_JOB))
-        given = [str(job) if argument == "JOB" else argument for argument in chosen.arguments]
+        arguments = [str(job) if argument == "JOB" else argument for argument in chosen.arguments]
         path = os.pathsep.join([str(tree / PACKAGES.parent), str(ROOT)])
         env = {**os.environ, "PYTHONPATH": path, "TFSTEPS_HOME": folder, "KUBECONFIG": ""}
-        command = [sys.executable, "-c", _WALKER, f"{PACKAGES}/", str(record), chosen.begins, chosen.program, *given]
+        command = [
+            sys.executable,
+            "-c",
+            _WALKER,
+            f"{PACKAGES}/",
+            str(record),
+            chosen.begins,
+            chosen.program,
+            *arguments,
+        ]
         try:
             done = subprocess.run(
                 command, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=_LONGEST_SECONDS
@@ -218,10 +227,19 @@ def main() -> None:
                 subprocess.run(["git", "worktree", "remove", "--force", earlier], cwd=ROOT, check=True)
 
 
-def _print_row(name: str, found: Structure) -> None:
-    share = f"{found.once} ({found.once / found.functions:.0%})"
-    average = round(found.lines / found.modules)
-    cells = [name, found.modules, found.lines, average, found.longest, found.functions, share, found.circles]
+def _print_row(name: str, structure: Structure) -> None:
+    share = f"{structure.once} ({structure.once / structure.functions:.0%})"
+    average = round(structure.lines / structure.modules)
+    cells = [
+        name,
+        structure.modules,
+        structure.lines,
+        average,
+        structure.longest,
+        structure.functions,
+        share,
+        structure.circles,
+    ]
     print("|", " | ".join(map(str, cells)), "|")
 
 

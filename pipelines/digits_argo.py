@@ -26,8 +26,8 @@ _CLAIM = "{{workflow.parameters.claim}}"
 
 def job(name: str) -> dict[str, Any]:
     """Return the job description `jobs/<name>.yaml`, for the input `spec`; its replicas mount the claim."""
-    found = yaml.safe_load((HERE / "jobs" / f"{name}.yaml").read_text("utf-8"))
-    return {**found, "volumes": [{"pvc": _CLAIM, "mount": MOUNT}]}
+    fields = yaml.safe_load((HERE / "jobs" / f"{name}.yaml").read_text("utf-8"))
+    return {**fields, "volumes": [{"pvc": _CLAIM, "mount": MOUNT}]}
 
 
 def mounted(step: ArgoStep, **settings: Any) -> ArgoStep:
@@ -70,21 +70,24 @@ def workflow(name: str, description: str, inputs: Mapping[str, tuple[Any, str]])
         entrypoint="main",
         service_account_name=ACCOUNT,
         annotations={"workflows.argoproj.io/description": description},
-        arguments=[Parameter(name=each, value=default, description=said) for each, (default, said) in inputs.items()],
+        arguments=[
+            Parameter(name=name, value=default, description=description)
+            for name, (default, description) in inputs.items()
+        ],
     )
 
 
 # --- the command line
 
 
-def main(made: Workflow, program: str) -> None:
+def main(workflow: Workflow, program: str) -> None:
     """Print a Workflow's manifest, or write it to compiled/."""
     stem = pathlib.Path(program).stem.removesuffix("_argo")
     compiled = HERE / "compiled" / f"{stem}.argo.yaml"
     parser = argparse.ArgumentParser(description="Print the Workflow, to be submitted.")
     parser.add_argument("--compile", nargs="?", const=compiled, type=pathlib.Path, metavar="FILE", help="write it")
     options = parser.parse_args()
-    text = made.to_yaml()
+    text = workflow.to_yaml()
     if options.compile:
         options.compile.write_text(text, "utf-8")
     else:

@@ -110,9 +110,9 @@ def main(pipeline: Any, program: str) -> None:
     compiled = HERE / "compiled" / f"{pathlib.Path(program).stem}.yaml"
     parser = argparse.ArgumentParser(description=pipeline.description)
     inputs = pipeline.component_spec.inputs
-    for name, each in inputs.items():
+    for name, parameter in inputs.items():
         option = f"--{name.replace('_', '-')}"
-        parser.add_argument(option, type=_reader(each.type), default=each.default, help=_help(each))
+        parser.add_argument(option, type=_reader(parameter.type), default=parameter.default, help=_help(parameter))
     parser.add_argument("--tensorboard", action="store_true", help="keep TensorBoard up at the end, until Ctrl-C")
     parser.add_argument(
         "--compile",
@@ -125,8 +125,8 @@ def main(pipeline: Any, program: str) -> None:
     if options.compile:
         compiler.Compiler().compile(pipeline, str(options.compile))
         sys.exit()
-    given = {name: getattr(options, name) for name in inputs}
-    sys.exit(run_here(pipeline, given, images=[IMAGE], cwd=HERE, keep_tensorboard=options.tensorboard))
+    values = {name: getattr(options, name) for name in inputs}
+    sys.exit(run_here(pipeline, values, images=[IMAGE], cwd=HERE, keep_tensorboard=options.tensorboard))
 
 
 def _reader(kind: str) -> Callable[[str], Any]:
@@ -140,5 +140,5 @@ def _json(text: str) -> Any:
         raise argparse.ArgumentTypeError(f"{text!r} is not JSON ({error}); write it as the default is") from error
 
 
-def _help(given: Any) -> str:
-    return f"{given.description or ''} [{json.dumps(given.default)}]".replace("%", "%%")
+def _help(parameter: Any) -> str:
+    return f"{parameter.description or ''} [{json.dumps(parameter.default)}]".replace("%", "%%")

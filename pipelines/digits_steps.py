@@ -65,7 +65,7 @@ def export(task: StepTask, accuracy: float, model: str = "") -> str:
 def best(task: StepTask, jobs: list, metric: str) -> str:
     """Choose among the outputs `job` of several trainings the one with the highest `metric`."""
     jobs = [json.loads(item) if isinstance(item, str) else item for item in jobs]  # Argo collects texts
-    job = max(jobs, key=lambda each: each["metrics"][metric])
+    job = max(jobs, key=lambda job: job["metrics"][metric])
     settings = json.loads(pathlib.Path(job["output"], "settings.json").read_text("utf-8"))
     task.write({"job": job, "settings": settings}, {"model": {"path": job["model"]}})
     return f"the best of {len(jobs)}: {job['name']}, {metric} {job['metrics'][metric]:.4f}, {settings}"
@@ -78,7 +78,7 @@ def compare(task: StepTask, first: dict, second: dict, metric: str) -> str:
         second[name] for name in ("name", "uid", "output")
     }:
         raise SystemExit(f"the trainings touched each other: both have {', '.join(both)}")
-    winner = max(first, second, key=lambda each: each["metrics"][metric])
+    winner = max(first, second, key=lambda job: job["metrics"][metric])
     task.write({"winner": winner["name"]}, {})
     return f"{winner['name']} wins with {metric} {winner['metrics'][metric]:.4f}"
 

@@ -17,15 +17,15 @@ INPUTS = {
 AT_ONCE = 8
 
 with workflow("fan-out", "Digits: one training for each setting, the best one is exported.", INPUTS) as fan_out:
-    given = fan_out.get_parameter
+    parameter = fan_out.get_parameter
     with DAG(name="main", parallelism=AT_ONCE):
-        drawn = prepare(examples=given("examples"), seed=1)
+        drawn = prepare(examples=parameter("examples"), seed=1)
         trained = train(
             "train",
             spec=job("fan_out"),
             env="{{item}}",
             data=drawn.get_parameter("file"),
-            with_param=given("trials"),
+            with_param=parameter("trials"),
         )
         chosen = best(jobs=trained.get_parameter("job"), metric="accuracy")  # of a loop: a list of all
         exported = export(model=chosen.get_parameter("model"), accuracy=0.0)

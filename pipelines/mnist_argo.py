@@ -17,20 +17,20 @@ INPUTS = {
 }
 
 with workflow("mnist", "Digits: prepare, train distributed, evaluate, export what is good enough.", INPUTS) as mnist:
-    given = mnist.get_parameter
+    parameter = mnist.get_parameter
     with DAG(name="main"):
-        drawn = prepare(examples=given("examples"), seed=1)
+        drawn = prepare(examples=parameter("examples"), seed=1)
         file = drawn.get_parameter("file")
         trained = train(
             "train",
             spec=job("mnist"),
-            workers=given("workers"),
-            ps=given("parameter_servers"),
-            env=given("settings"),
+            workers=parameter("workers"),
+            ps=parameter("parameter_servers"),
+            env=parameter("settings"),
             data=file,
         )
         model = trained.get_parameter("model")
-        judged = evaluate(model=model, file=file, accuracy=given("accuracy"))
+        judged = evaluate(model=model, file=file, accuracy=parameter("accuracy"))
         exported = export(
             model=model,
             accuracy=judged.get_parameter("accuracy_seen"),

@@ -19,14 +19,14 @@ INPUTS = {
 }
 
 with workflow("nightly", "Digits: check the data, retrain, promote what passes the gate.", INPUTS) as nightly:
-    given = nightly.get_parameter
+    parameter = nightly.get_parameter
     with DAG(name="main"):
-        drawn = prepare(examples=given("examples"), seed=1)
+        drawn = prepare(examples=parameter("examples"), seed=1)
         file = drawn.get_parameter("file")
-        checked = check(file=file, least=given("least"))
-        trained = train("train", spec=job("nightly"), env=given("settings"), data=file)
+        checked = check(file=file, least=parameter("least"))
+        trained = train("train", spec=job("nightly"), env=parameter("settings"), data=file)
         done = trained.get_parameter("job")
-        gate = evaluate_gate(job=done, metric="accuracy", threshold=given("accuracy"))
+        gate = evaluate_gate(job=done, metric="accuracy", threshold=parameter("accuracy"))
         promoted = promote(job=done, when=f"{gate.get_parameter('decision')} == pass")
         drawn >> checked >> trained >> gate >> promoted
 

@@ -16,16 +16,16 @@ INPUTS = {
 }
 
 with workflow("parameter-server", "Digits: train with parameter servers, evaluate.", INPUTS) as parameter_server:
-    given = parameter_server.get_parameter
+    parameter = parameter_server.get_parameter
     with DAG(name="main"):
-        drawn = prepare(examples=given("examples"), seed=1)
+        drawn = prepare(examples=parameter("examples"), seed=1)
         file = drawn.get_parameter("file")
         trained = train(
             "train",
             spec=job("parameter_server"),
-            workers=given("workers"),
-            ps=given("servers"),
-            env=given("settings"),
+            workers=parameter("workers"),
+            ps=parameter("servers"),
+            env=parameter("settings"),
             data=file,
         )
         judged = evaluate(model=trained.get_parameter("model"), file=file, accuracy=0.9)

@@ -15,11 +15,11 @@ INPUTS = {
 }
 
 with workflow("side-by-side", "Digits: a champion and a challenger, trained at the same time.", INPUTS) as side_by_side:
-    given = side_by_side.get_parameter
+    parameter = side_by_side.get_parameter
     with DAG(name="main"):
-        drawn = prepare(examples=given("examples"), seed=1)
+        drawn = prepare(examples=parameter("examples"), seed=1)
         one, other = (
-            train(item, spec=job("side_by_side"), env=given(item), data=drawn.get_parameter("file"))
+            train(item, spec=job("side_by_side"), env=parameter(item), data=drawn.get_parameter("file"))
             for item in ("champion", "challenger")
         )
         compared = compare(first=one.get_parameter("job"), second=other.get_parameter("job"), metric="accuracy")

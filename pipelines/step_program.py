@@ -87,5 +87,5 @@ def shared(folder: str, artifact: Artifact | None) -> pathlib.Path:
 def _task(function: Step, arguments: Sequence[str]) -> StepTask:
     if arguments[:1] != [ARGUMENT]:
         return ExecutorInput.from_arguments(arguments)
-    given = (argument.partition("=") for argument in arguments[2:])
-    return ArgoTask(interface(function), {name: text for name, _, text in given}, os.environ, FOLDER)
+    pairs = (argument.partition("=") for argument in arguments[2:])
+    return ArgoTask(interface(function), {name: text for name, _, text in pairs}, os.environ, FOLDER)

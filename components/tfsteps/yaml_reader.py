@@ -101,7 +101,7 @@ def documents(text: str, *, unique: bool = False) -> list[Any]:
     try:
         return list(_documents(text, unique=unique))
     except (yaml.YAMLError, UnicodeEncodeError, _TooMuchError) as error:
-        raise explained(error, text) from None  # PyYAML's own message shows the line
+        raise yaml_error(error, text) from None  # PyYAML's own message shows the line
 
 
 def document(text: str) -> Any:
@@ -121,7 +121,7 @@ def compose(text: str, loader: type[Loader]) -> yaml.Node | None:
         if node:
             _measure(node, MAX_VALUES, {})
     except (yaml.YAMLError, UnicodeEncodeError, _TooMuchError) as error:
-        raise explained(error, text) from error
+        raise yaml_error(error, text) from error
     return node
 
 
@@ -218,7 +218,7 @@ def _check_keys(root: yaml.Node) -> None:
 # --- errors
 
 
-def explained(error: Exception, text: str) -> YamlError:
+def yaml_error(error: Exception, text: str) -> YamlError:
     """Return what is wrong with a text that PyYAML or a limit refuses."""
     if isinstance(error, _TooMuchError):
         return error.error

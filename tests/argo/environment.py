@@ -89,7 +89,7 @@ class Environment:
 
     def why(self, name):
         """Return, for a test that fails, what Argo says of each node, and each launcher of its own."""
-        nodes = {each: (node["phase"], node.get("message", "")) for each, node in self.nodes(name).items()}
+        nodes = {key: (node["phase"], node.get("message", "")) for key, node in self.nodes(name).items()}
         return f"{nodes}\n{self.log(name)}"
 
     def nodes(self, name):
@@ -98,8 +98,8 @@ class Environment:
 
     def output(self, name, node, parameter):
         """Return an output parameter of a node."""
-        found = self.nodes(name)[node].get("outputs", {}).get("parameters", [])
-        return next(item.get("value", "") for item in found if item["name"] == parameter)
+        parameters = self.nodes(name)[node].get("outputs", {}).get("parameters", [])
+        return next(item.get("value", "") for item in parameters if item["name"] == parameter)
 
     def jobs(self, name):
         """Return the metadata of a Workflow's jobs."""
@@ -110,15 +110,15 @@ class Environment:
 
     def running(self, name):
         """Return a Workflow's job once a replica of it is up and its launcher knows it."""
-        (found,) = until(lambda: self.jobs(name))
+        (job,) = until(lambda: self.jobs(name))
         until(lambda: "] up" in self.log(name))
-        return found
+        return job
 
     def log(self, name):
         """Return the last lines of a Workflow's launchers; nothing of those that are only just up."""
-        said = ("-l", f"workflows.argoproj.io/workflow={name}", "-c", "main", "--tail=20")
+        options = ("-l", f"workflows.argoproj.io/workflow={name}", "-c", "main", "--tail=20")
         try:
-            return self.cluster.kubectl("logs", "-n", self.namespace, *said)
+            return self.cluster.kubectl("logs", "-n", self.namespace, *options)
         except AssertionError:
             return ""
 
@@ -134,8 +134,8 @@ class Environment:
 
     def release(self, name):
         """Let the HELD job of a Workflow end."""
-        (made,) = self.jobs(name)
-        release(self.cluster, self.namespace, made["name"])
+        (job,) = self.jobs(name)
+        release(self.cluster, self.namespace, job["name"])
 
     def evict(self, pod):
         """Evict a pod; return when."""

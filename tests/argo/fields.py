@@ -62,8 +62,8 @@ class _Reader:
             return LOOSE.get(short) or self.kind(node)
         if short not in self.types:
             fields = self.types[short] = {}
-            for key, each in node["properties"].items():
-                fields[f"{key}!" if key in node.get("required", ()) else key] = self.kind(each)
+            for key, schema in node["properties"].items():
+                fields[f"{key}!" if key in node.get("required", ()) else key] = self.kind(schema)
         return short
 
     def kind(self, node):

@@ -79,7 +79,7 @@ def test_an_example_runs_to_its_end(example, environment, claim):
         name = environment.create(WORKFLOWS, yaml.safe_load(text))["metadata"]["name"]
         assert environment.ended(name) == "Succeeded", environment.why(name)
         steps, called = RUN[name_of(workflow)]
-        phases = {node: each["phase"] for node, each in environment.nodes(name).items()}
+        phases = {node: details["phase"] for node, details in environment.nodes(name).items()}
         assert {phases.get(step) for step in steps} == {"Succeeded"}, environment.why(name)
         written = sorted(set(claim.rglob("arguments")) - before, key=lambda file: file.stat().st_mtime)
         assert [file.read_text().partition(" ")[0].strip() for file in written] == called

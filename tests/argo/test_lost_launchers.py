@@ -179,8 +179,8 @@ def released(environment, name):
                 "exec", "-n", environment.namespace, pod, "--", "touch", "/tmp/released", whatever=True
             )
         time.sleep(0.5)  # some others ask as well
-        found = environment.status(name).get("phase")
-        return found in {"Succeeded", "Failed", "Error"} and found
+        current_phase = environment.status(name).get("phase")
+        return current_phase in {"Succeeded", "Failed", "Error"} and current_phase
 
     return until(phase)
 

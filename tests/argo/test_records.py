@@ -9,7 +9,7 @@ import pytest
 from tests.preflight.conftest import ROOT
 from tests.support.s3 import VARIABLES, served_bucket
 from tests.support.waiting import until
-from tests.unit.cli.command import said, tfsteps
+from tests.unit.cli.command import output_lines, tfsteps
 from tfsteps.engines.argo.workflow import WORKFLOWS
 from tfsteps.kube.resource import Resource
 from tfsteps.runs.store import RECORDS
@@ -76,20 +76,20 @@ def test_what_is_stored(recorded):
 
 def test_the_runs_are_listed_and_shown(recorded, where):
     environment, _ = recorded
-    listed = json.loads("".join(said("runs", *where, "--output", "json")))
+    listed = json.loads("".join(output_lines("runs", *where, "--output", "json")))
     states = {item["run"]: item["state"] for item in listed}  # among those of tests beside this one
     assert states[run_of(environment, "recorded-one")] == "succeeded"
     assert states[run_of(environment, "recorded-two")] == "failed"
-    shown = "\n".join(said("show", run_of(environment, "recorded-two"), *where))
+    shown = "\n".join(output_lines("show", run_of(environment, "recorded-two"), *where))
     assert "exit code 3" in shown
-    assert "[worker-0] broken" in "\n".join(said("logs", run_of(environment, "recorded-two"), *where))
-    assert said("report", run_of(environment, "recorded-one"), *where)[0].endswith("report.html")
+    assert "[worker-0] broken" in "\n".join(output_lines("logs", run_of(environment, "recorded-two"), *where))
+    assert output_lines("report", run_of(environment, "recorded-one"), *where)[0].endswith("report.html")
 
 
 def test_they_are_compared_and_run_again(recorded, where):
     environment, _ = recorded
     runs = [run_of(environment, name) for name in ("recorded-one", "recorded-two")]
-    compared = json.loads("".join(said("compare", *runs, *where, "--output", "json")))
+    compared = json.loads("".join(output_lines("compare", *runs, *where, "--output", "json")))
     assert [run["state"] for run in compared["runs"]] == ["succeeded", "failed"]
     assert compared["differences"]["command -c"] == ["echo trained", "echo broken; exit 3"]
     code, again, heading = tfsteps("rerun", runs[0], *where, "--dry-run")
@@ -103,5 +103,5 @@ def test_the_address_alone_is_enough(recorded, where, monkeypatch):
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("AWS_ENDPOINT_URL", bucket.meta.client.meta.endpoint_url)
     monkeypatch.delenv("KUBECONFIG", raising=False)
-    listed = json.loads("".join(said("runs", "--from", ADDRESS, "--output", "json")))
+    listed = json.loads("".join(output_lines("runs", "--from", ADDRESS, "--output", "json")))
     assert {item["run"] for item in listed} == {run_of(environment, f"recorded-{name}") for name in ("one", "two")}

@@ -10,7 +10,7 @@ from hera.workflows import DAG
 from tests.argo.environment import LONG, job
 from tests.argo.test_workflows import shell
 from tests.support.waiting import until
-from tests.unit.cli.command import said
+from tests.unit.cli.command import output_lines
 from tfsteps.kube.resource import PODS
 from tfsteps.runs.graph import NodeKind
 from tfsteps.runs.identity import ATTEMPT, MANAGED_BY, RUN_ID, TASK
@@ -30,9 +30,9 @@ def labels(environment, pod):
 
 def graph(environment, run):
     where = ("--on", "kubernetes", "--namespace", environment.namespace)
-    data = json.loads("".join(said("show", run, *where, "--output", "json")))
+    data = json.loads("".join(output_lines("show", run, *where, "--output", "json")))
     assert data["notes"] == []
-    return data["graph"], "\n".join(said("show", run, *where))
+    return data["graph"], "\n".join(output_lines("show", run, *where))
 
 
 def test_a_run_shows_its_steps_and_its_launcher_and_that_it_is_gone(environment):
@@ -41,7 +41,7 @@ def test_a_run_shows_its_steps_and_its_launcher_and_that_it_is_gone(environment)
         fit = environment.step("train", retries=0)("fit", **job(LONG))
         _ = prepared >> [fit, shell("later", "sleep 600")(name="later")]
     environment.submit(flow)
-    made = environment.running("seen")
+    created_job = environment.running("seen")
     run = environment.flows["seen"]["uid"]
     (pod,) = [item for item in environment.launchers("seen") if "-train-" in item["metadata"]["name"]]
     name = pod["metadata"]["name"]
@@ -55,9 +55,9 @@ def test_a_run_shows_its_steps_and_its_launcher_and_that_it_is_gone(environment)
     (launcher,) = nodes(root, NodeKind.LAUNCHER).values()
     assert (launcher["name"], launcher["state"]) == (name, "running")
     assert launcher["host"] == pod["spec"]["nodeName"]
-    assert made["name"] in nodes(root, NodeKind.JOB)
-    assert nodes(root, NodeKind.REPLICA)["worker-0"]["place"].startswith(f"{made['name']}-worker-0")
-    assert list(nodes(root, NodeKind.SERVICE)) == [f"{made['name']}-worker-0"]
+    assert created_job["name"] in nodes(root, NodeKind.JOB)
+    assert nodes(root, NodeKind.REPLICA)["worker-0"]["place"].startswith(f"{created_job['name']}-worker-0")
+    assert list(nodes(root, NodeKind.SERVICE)) == [f"{created_job['name']}-worker-0"]
     assert f"launcher {name}: running" in text
 
     until(lambda: labels(environment, name).get(ATTEMPT) == "0")

@@ -54,9 +54,9 @@ def suspended(environment):
 
 def running(environment, name):
     """Return the launcher's pod of a Workflow and the uid of its job, which runs."""
-    made = environment.running(name)
+    created_job = environment.running(name)
     (pod,) = environment.launchers(name)
-    return pod["metadata"], made["uid"]
+    return pod["metadata"], created_job["uid"]
 
 
 @pytest.mark.usefixtures("flows")

@@ -66,9 +66,11 @@ def side_by_side(environment):
 
 def by_reference(environment):
     """Submit a Workflow that refers to the WorkflowTemplate, as those do that are written as YAML."""
-    given = [{"name": name, "value": value} for name, value in environment.step("train").values(job(QUICK)).items()]
+    parameters = [
+        {"name": name, "value": value} for name, value in environment.step("train").values(job(QUICK)).items()
+    ]
     reference = {"name": "tfsteps", "template": "train"}
-    step = {"name": "fit", "templateRef": reference, "arguments": {"parameters": given}}
+    step = {"name": "fit", "templateRef": reference, "arguments": {"parameters": parameters}}
     templates = [{"name": "main", "steps": [[step]]}]
     item = {
         "apiVersion": WORKFLOWS.api,
@@ -155,9 +157,11 @@ def of_template(environment, cluster_name):
 def flows(environment):
     """Submit all Workflows, which run side by side."""
     name = f"tfsteps-{new_run_id()}"
-    made = {"image": environment.image, "service_account_name": environment.account}
-    environment.create(TEMPLATES, workflow_template(**made).to_dict())
-    environment.cluster.api.create(CLUSTER_TEMPLATES, "", workflow_template(cluster=True, name=name, **made).to_dict())
+    settings = {"image": environment.image, "service_account_name": environment.account}
+    environment.create(TEMPLATES, workflow_template(**settings).to_dict())
+    environment.cluster.api.create(
+        CLUSTER_TEMPLATES, "", workflow_template(cluster=True, name=name, **settings).to_dict()
+    )
     for flow in (branches, parted, side_by_side):
         environment.submit(flow(environment))
     until(lambda: environment.status("branches").get("phase"))  # a controller that has seen it has seen the templates
@@ -178,27 +182,31 @@ def test_a_gate_decides_a_branch_and_outputs_go_from_step_to_step(environment):
         "0.93",
     )
     assert nodes["never"]["phase"] == "Skipped"
-    told = environment.decoded("branches", "fit", "job")
-    (made,) = environment.jobs("branches")
-    assert (told["name"], told["uid"], told["state"]) == (made["name"], made["uid"], "succeeded")
+    output = environment.decoded("branches", "fit", "job")
+    (created_job,) = environment.jobs("branches")
+    assert (output["name"], output["uid"], output["state"]) == (created_job["name"], created_job["uid"], "succeeded")
 
 
 @pytest.mark.usefixtures("flows")
 def test_a_job_that_one_step_launches_and_another_waits_for(environment):
     assert environment.ended("parted") == "Succeeded", environment.why("parted")
-    (made,) = environment.jobs("parted")
+    (created_job,) = environment.jobs("parted")
     begun = environment.decoded("parted", "go", "job")
     ended = environment.decoded("parted", "end", "job")
-    assert begun["uid"] == ended["uid"] == made["uid"]
+    assert begun["uid"] == ended["uid"] == created_job["uid"]
     assert ended["state"] == "succeeded"
 
 
 @pytest.mark.usefixtures("flows")
 def test_jobs_side_by_side_in_a_loop(environment):
     assert environment.ended("side-by-side") == "Succeeded", environment.why("side-by-side")
-    made = environment.jobs("side-by-side")
-    assert len({item["name"] for item in made}) == len({item["labels"]["tfsteps.dev/task"] for item in made}) == 2
-    assert {item["labels"]["tfsteps.dev/pipeline"] for item in made} == {"side-by-side"}
+    created_jobs = environment.jobs("side-by-side")
+    assert (
+        len({item["name"] for item in created_jobs})
+        == len({item["labels"]["tfsteps.dev/task"] for item in created_jobs})
+        == 2
+    )
+    assert {item["labels"]["tfsteps.dev/pipeline"] for item in created_jobs} == {"side-by-side"}
 
 
 @pytest.mark.usefixtures("flows")
@@ -210,11 +218,11 @@ def test_a_workflow_that_refers_to_the_template(environment):
 @pytest.mark.usefixtures("flows")
 def test_a_pipeline_of_cube_studio(environment):
     assert environment.ended("imported") == "Succeeded", environment.why("imported")
-    (made,) = environment.jobs("imported")
-    assert made["labels"]["tfsteps.dev/pipeline"] == "imported"
-    said = environment.log("imported")
-    assert "rate 0.1 by ada" in said
-    assert "[worker-1] rate 0.1" in said
+    (created_job,) = environment.jobs("imported")
+    assert created_job["labels"]["tfsteps.dev/pipeline"] == "imported"
+    log = environment.log("imported")
+    assert "rate 0.1 by ada" in log
+    assert "[worker-1] rate 0.1" in log
 
 
 @pytest.mark.usefixtures("flows")
@@ -222,9 +230,9 @@ def test_the_job_template_of_cube_studio(environment):
     assert environment.ended("in-cube-studio") == "Succeeded", environment.why("in-cube-studio")
     assert "[worker-1] trained" in environment.log("in-cube-studio")
     of_run = {"labelSelector": f"run-id={CUBE_RUN}"}  # by which cube-studio lists, clears and cleans up
-    (made,) = environment.cluster.api.list(JOBS, environment.namespace, **of_run)["items"]
-    assert made["metadata"]["labels"]["run-username"] == "ada"
-    assert made["metadata"]["ownerReferences"][0]["uid"] == environment.flows["in-cube-studio"]["uid"]
+    (created_job,) = environment.cluster.api.list(JOBS, environment.namespace, **of_run)["items"]
+    assert created_job["metadata"]["labels"]["run-username"] == "ada"
+    assert created_job["metadata"]["ownerReferences"][0]["uid"] == environment.flows["in-cube-studio"]["uid"]
 
 
 @pytest.mark.usefixtures("flows")

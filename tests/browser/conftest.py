@@ -66,8 +66,8 @@ class Page:
         """Act until it is answered, and return the answer: scrolling hides it, and the page is told of that later."""
         for _ in range(200):
             act()
-            if said := self.one("#tip").text:
-                return said
+            if text := self.one("#tip").text:
+                return text
             time.sleep(0.1)
         return ""
 

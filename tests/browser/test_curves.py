@@ -35,13 +35,13 @@ def test_values_are_shown_under_the_pointer_and_by_the_keys(show):
     page = show(attempt)
     loss = page.all("[data-chart]")[1]
     assert page.hover(loss).splitlines()[0].startswith("step ")
-    said = page.hover(loss, dx=int(loss.size["width"] / 2) - 3)
-    assert said == f"step 399\neval: {written['eval/loss', 399]}\ntrain: {written['train/loss', 399]}"
+    tip = page.hover(loss, dx=int(loss.size["width"] / 2) - 3)
+    assert tip == f"step 399\neval: {written['eval/loss', 399]}\ntrain: {written['train/loss', 399]}"
     assert len(page.all(".cursor circle")) == 2
     ActionChains(page.browser).move_to_element(page.one("h1")).perform()
     assert not page.one("#tip").is_displayed()
-    said = page.press(loss, Keys.HOME, Keys.ARROW_RIGHT)
-    assert said == f"step 1\neval: {written['eval/loss', 39]} (step 39)\ntrain: {written['train/loss', 1]}"
+    tip = page.press(loss, Keys.HOME, Keys.ARROW_RIGHT)
+    assert tip == f"step 1\neval: {written['eval/loss', 39]} (step 39)\ntrain: {written['train/loss', 1]}"
 
 
 def test_a_log_scale_shows_decades_and_reports_what_it_leaves_out(show):

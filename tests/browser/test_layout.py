@@ -75,8 +75,8 @@ def test_a_comparison_has_the_curves_of_all_runs_and_fits_a_phone(show, resize, 
     keys = [page.style(f"#section-runs .key.c{place}", "borderTopColor") for place in (0, 1)]
     assert strokes == keys
     assert strokes[0] != strokes[1]
-    said = page.press(loss.find_element(By.CSS_SELECTOR, "[data-chart]"), Keys.HOME)
-    assert [line.split(":")[0] for line in said.splitlines()] == ["step 0", "one", "two"]
+    tip = page.press(loss.find_element(By.CSS_SELECTOR, "[data-chart]"), Keys.HOME)
+    assert [line.split(":")[0] for line in tip.splitlines()] == ["step 0", "one", "two"]
     page.save_screenshot(tmp_path / "comparison-360.png")
     resize(1320)
     page.save_screenshot(tmp_path / "comparison-1320.png")

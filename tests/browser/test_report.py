@@ -39,7 +39,7 @@ def test_an_incarnation_shows_how_it_ended(show):
     assert len(bars) == 3
     boxes = [bar.rect for bar in bars]
     assert all(a["x"] + a["width"] <= b["x"] + 1 for a, b in itertools.pairwise(boxes))
-    said = page.hover(bars[1])
+    tip = page.hover(bars[1])
     for part in (
         "worker-0, start 2 of 3",
         "failed, exit code 1, PeerLost",
@@ -48,7 +48,7 @@ def test_an_incarnation_shows_how_it_ended(show):
         "411 MiB",
         "pid 4712",
     ):
-        assert part in said
+        assert part in tip
     assert "start 3 of 3" in page.focus(bars[2])
     ActionChains(page.browser).send_keys(Keys.ESCAPE).perform()
     assert not page.one("#tip").is_displayed()

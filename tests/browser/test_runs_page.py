@@ -8,7 +8,7 @@ from selenium.webdriver import Keys
 
 from tests.support import finished
 from tests.support.finished import START
-from tests.unit.cli.command import said
+from tests.unit.cli.command import output_lines
 from tests.unit.cli.statuses import saved
 from tfsteps import report
 from tfsteps.report.formats import UNKNOWN
@@ -26,7 +26,7 @@ def listed(show, tmp_path):
 
     def opened(*options):
         file = tmp_path / "runs.html"
-        assert said("runs", "--html", file, *options) == [str(file)]
+        assert output_lines("runs", "--html", file, *options) == [str(file)]
         return show(file)
 
     return opened

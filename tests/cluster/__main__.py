@@ -57,7 +57,7 @@ def install_packages() -> None:
         )
 
 
-def up(wanted: list[str], platform: str | None = None) -> None:
+def up(operators: list[str], platform: str | None = None) -> None:
     """Start what does not run yet, install the operators, wait until all is ready, and print the kubeconfig's path."""
     if os.geteuid():
         raise SystemExit("cluster: starting a node needs root; set KUBECONFIG to use another cluster")
@@ -66,11 +66,11 @@ def up(wanted: list[str], platform: str | None = None) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         platform = platforms.check(platform)
         install_packages()
-        _start(wanted, platform, build(wanted, platforms.PLATFORMS[platform]))
+        _start(operators, platform, build(operators, platforms.PLATFORMS[platform]))
     print(KUBECONFIG)
 
 
-def _start(wanted: list[str], platform: str, programs: dict[str, Path]) -> None:
+def _start(operators: list[str], platform: str, programs: dict[str, Path]) -> None:
     begin = time.monotonic()
     node.prepare()
     platforms.mark(platform)
@@ -81,8 +81,8 @@ def _start(wanted: list[str], platform: str, programs: dict[str, Path]) -> None:
             images.load_programs(images.BUSYBOX, {}, ["sh"])
     install.kubectl(programs, "apply", "-f", str(STATE / "dns.yaml"))
     print(f"cluster: Kubernetes is ready after {time.monotonic() - begin:.1f} s", flush=True)
-    marks = {name: STATE / f"{name}.installed" for name in wanted}
-    install.install([name for name in wanted if not marks[name].exists()], programs)
+    marks = {name: STATE / f"{name}.installed" for name in operators}
+    install.install([name for name in operators if not marks[name].exists()], programs)
 
     def wait(name: str) -> None:
         install.wait(name, programs)
@@ -91,7 +91,7 @@ def _start(wanted: list[str], platform: str, programs: dict[str, Path]) -> None:
             print(f"cluster: {name} is ready after {time.monotonic() - begin:.1f} s", flush=True)
 
     with ThreadPoolExecutor() as pool:
-        for waiting in [pool.submit(wait, name) for name in wanted]:
+        for waiting in [pool.submit(wait, name) for name in operators]:
             waiting.result()
 
 
@@ -100,7 +100,9 @@ def status() -> int:
     if not STATE.exists():
         print("the cluster is not started")
         return 1
-    print(f"platform {platforms.started()}:", ", ".join(f"{n} {each}" for n, each in platforms.versions().items()))
+    print(
+        f"platform {platforms.started()}:", ", ".join(f"{n} {version}" for n, version in platforms.versions().items())
+    )
     names = [c.name for c in node.components(build())]
     for name in names:
         number = node.pid(name)

@@ -186,7 +186,7 @@ def build(operators: Iterable[str] = (), versions: Mapping[str, str] | None = No
             "install it, or set KUBECONFIG to use another cluster"
         )
     version = go(HERE, "version")
-    wanted = [m for m in modules(versions or platforms.versions()) if m.name in _NODE or m.name in operators]
+    selected = [m for m in modules(versions or platforms.versions()) if m.name in _NODE or m.name in operators]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        folders = list(pool.map(lambda module: _built(module, version), wanted))
-    return {name: folder / name for module, folder in zip(wanted, folders, strict=True) for name in module.programs}
+        folders = list(pool.map(lambda module: _built(module, version), selected))
+    return {name: folder / name for module, folder in zip(selected, folders, strict=True) for name in module.programs}

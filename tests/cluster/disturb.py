@@ -55,8 +55,8 @@ def disturb(seed: int) -> None:
         while True:
             time.sleep(dice.expovariate(1 / _EVERY_SECONDS))
             (party,) = dice.choices(PARTIES, [item.weight for item in PARTIES])
-            if found := sorted(_processes(party)):
-                stood[party.name] += _still(dice.choice(found), dice.uniform(_SHORTEST_SECONDS, party.seconds))
+            if processes := sorted(_processes(party)):
+                stood[party.name] += _still(dice.choice(processes), dice.uniform(_SHORTEST_SECONDS, party.seconds))
     except KeyboardInterrupt:
         print("cluster: stood still:", ", ".join(f"{name} {count}" for name, count in stood.most_common()), flush=True)
 

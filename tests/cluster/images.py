@@ -162,8 +162,8 @@ def copied(dockerfile: Path, context: Path) -> list[Path]:
 
 def provide_own(name: str, dockerfile: Path, context: Path) -> str:
     """Return the image that TFSTEPS_<NAME>_IMAGE names, else the one of a Dockerfile, built once for its content."""
-    if given := os.environ.get(f"TFSTEPS_{name.upper()}_IMAGE"):  # where the cluster is not of this machine
-        return given
+    if image := os.environ.get(f"TFSTEPS_{name.upper()}_IMAGE"):  # where the cluster is not of this machine
+        return image
     content = b"".join(file.read_bytes() for file in [dockerfile, *copied(dockerfile, context)])
     reference = f"registry.local/tfsteps-{name}:{hashlib.sha256(content).hexdigest()[:12]}"
     provide_image(reference, context, dockerfile)

@@ -40,8 +40,8 @@ def succeeded(launcher: Launcher, names: Container[str]) -> bool:
     """Tell whether the launcher, which still runs, has seen these replicas succeed."""
     assert launcher.process.poll() is None, launcher.text()[-3000:]
     replicas = launcher.status.replicas if launcher.started() else []
-    found = [replica.state for replica in replicas if replica.name in names]
-    return bool(found) and set(found) == {ReplicaState.SUCCEEDED}
+    states = [replica.state for replica in replicas if replica.name in names]
+    return bool(states) and set(states) == {ReplicaState.SUCCEEDED}
 
 
 def _pod(launcher: Launcher, name: str) -> str:

@@ -41,7 +41,7 @@ class Launcher:
 
     process: subprocess.Popen[bytes]
     attempt: AttemptFolder
-    said: pathlib.Path
+    output: pathlib.Path
 
     def wait(self) -> int:
         """Wait for its end and return its exit code."""
@@ -71,7 +71,7 @@ class Launcher:
 
     def text(self) -> str:
         """Return what it printed."""
-        return self.said.read_text(errors="replace")
+        return self.output.read_text(errors="replace")
 
     def started(self) -> bool:
         """Tell whether it has recorded a status."""
@@ -85,9 +85,9 @@ class Launcher:
     @property
     def failure(self) -> FailureSummary:
         """Why the job failed."""
-        found = self.status.failure
-        assert found, self.status
-        return found
+        failure_summary = self.status.failure
+        assert failure_summary, self.status
+        return failure_summary
 
     @property
     def states(self) -> list[State]:
@@ -154,10 +154,10 @@ class Environment:
 
     def _seen(self) -> str:
         """Return what the launchers said, the job objects and the pods."""
-        said = [f"launcher, {launcher.process.poll()}: {launcher.text()[-3000:]}" for launcher in self._launchers]
+        outputs = [f"launcher, {launcher.process.poll()}: {launcher.text()[-3000:]}" for launcher in self._launchers]
         jobs = [f"job: {json.dumps({part: job.get(part) for part in ('metadata', 'status')})}" for job in self.jobs()]
         pods = [f"pod {pod['metadata']['name']}: {json.dumps(pod['status'])}" for pod in self.pods(leaving=True)]
-        return "\n".join([*said, *jobs, *pods])
+        return "\n".join([*outputs, *jobs, *pods])
 
     # --- launchers
 
@@ -169,10 +169,10 @@ class Environment:
         Another `home` stands for another machine: the launcher there knows nothing of this one's runs.
         """
         name = f"{quote(task)[:50]}-{home}-{attempt}"
-        file, said = self.folder / f"{name}.json", self.folder / f"{name}.txt"
+        file, output_file = self.folder / f"{name}.json", self.folder / f"{name}.txt"
         file.write_text(json.dumps({"name": "case", "image": self.image, "deadlines": {"total": "5m"}, **job}))
         who = [self.system.name, self.namespace, run, task, str(attempt)]
-        with said.open("wb") as output:
+        with output_file.open("wb") as output:
             process = subprocess.Popen(
                 [sys.executable, "-m", "tests.conformance.launcher", file, *who],
                 cwd=_ROOT,
@@ -182,7 +182,7 @@ class Environment:
                 stderr=output,
             )
         folder = AttemptFolder.of(Identity(run=run, task=task, attempt=attempt)).folder.parts[-4:]
-        launcher = Launcher(process, AttemptFolder(self.folder.joinpath(home, *folder)), said)
+        launcher = Launcher(process, AttemptFolder(self.folder.joinpath(home, *folder)), output_file)
         self._launchers.append(launcher)
         return launcher
 
@@ -198,8 +198,8 @@ class Environment:
 
     def pods(self, *, leaving: bool = False) -> list[dict[str, Any]]:
         """Return the pods, those that are being deleted only if asked for."""
-        found = self.api.list(PODS, self.namespace)["items"]
-        return [pod for pod in found if leaving or "deletionTimestamp" not in pod["metadata"]]
+        items = self.api.list(PODS, self.namespace)["items"]
+        return [pod for pod in items if leaving or "deletionTimestamp" not in pod["metadata"]]
 
     def gone(self) -> bool:
         """Tell whether neither a job object nor a pod is left."""

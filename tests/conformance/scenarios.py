@@ -155,8 +155,8 @@ def _start(environment: Environment, fields: dict[str, Any]) -> Handle:
 def plan(environment: Environment, fields: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the job object as it is created, and then its parts."""
     system = registry.get(environment.system.name, namespace=environment.namespace)
-    made: list[dict[str, Any]] = system.plan(*_job(environment, system, fields))
-    return made
+    manifests: list[dict[str, Any]] = system.plan(*_job(environment, system, fields))
+    return manifests
 
 
 def _job(
@@ -164,7 +164,7 @@ def _job(
 ) -> tuple[TrainingJob, Identity, OutputPaths]:
     job = spec.from_plain({"name": "case", "image": environment.image, **fields}, "test", registry.options())
     identity = Identity(run="run", task="task")
-    return job, identity, system.places(job, identity, pathlib.Path())
+    return job, identity, system.output_paths(job, identity, pathlib.Path())
 
 
 def _end(handle: Handle) -> JobChanged:

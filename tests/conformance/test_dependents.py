@@ -52,13 +52,13 @@ def test_what_an_interrupted_launcher_did_not_make_is_made_by_the_next_one(envir
     first, *parts = plan(environment, job("[ $TFSTEPS_ROLE = chief ] || exec sleep 600; echo up"))
     assert len(parts) == PARTS
     assert UNFINISHED in first["metadata"]["annotations"]
-    made = environment.api.create(environment.system.resource, environment.namespace, first)
-    owner = {**{key: made["metadata"][key] for key in ("name", "uid")}, "apiVersion": "batch/v1", "kind": "Job"}
+    created = environment.api.create(environment.system.resource, environment.namespace, first)
+    owner = {**{key: created["metadata"][key] for key in ("name", "uid")}, "apiVersion": "batch/v1", "kind": "Job"}
     service = {**parts[0], "metadata": {**parts[0]["metadata"], "ownerReferences": [owner]}}
     environment.api.create(SERVICES, environment.namespace, service)
     launcher = environment.launch(job("[ $TFSTEPS_ROLE = chief ] || exec sleep 600; echo up"))
     launcher.ends(0, State.SUCCEEDED)
-    assert launcher.status.uid == made["metadata"]["uid"]
+    assert launcher.status.uid == created["metadata"]["uid"]
     assert len(environment.job()[DEPENDENTS]) == PARTS - 1
     assert UNFINISHED not in environment.job()["metadata"]["annotations"]
 

@@ -50,18 +50,18 @@ def test_what_a_system_has_is_shown(system, feature):
 @pytest.fixture(scope="module")
 def environments(kubeconfig, tmp_path_factory):
     """Return a function that gives each system a namespace."""
-    made = {}
+    environments_by_name = {}
 
     def of(system):
-        if system.name not in made:
-            made[system.name] = Environment(
+        if system.name not in environments_by_name:
+            environments_by_name[system.name] = Environment(
                 system, Api(access.find()), "busybox:latest", tmp_path_factory.mktemp("w") / "w"
             )
-            made[system.name].__enter__()
-        return made[system.name]
+            environments_by_name[system.name].__enter__()
+        return environments_by_name[system.name]
 
     yield of
-    for environment in made.values():
+    for environment in environments_by_name.values():
         environment.__exit__()
 
 

@@ -64,9 +64,9 @@ def test_parameter_servers_with_an_evaluator_that_the_operator_lists_in_the_clus
     launcher.until_said("imported")
     release(environment, launcher, "chief-0")
     launcher.ends(0, State.SUCCEEDED)
-    said = "\n".join(f"{who} {line}" for who, line in launcher.lines())
-    assert re.search(r"chief-0 .*done wsum", said), said
-    assert re.search(r"evaluator-0 .*eval step 20 ", said), said
+    log = "\n".join(f"{who} {line}" for who, line in launcher.lines())
+    assert re.search(r"chief-0 .*done wsum", log), log
+    assert re.search(r"evaluator-0 .*eval step 20 ", log), log
     states = {replica.name: replica.state for replica in launcher.status.replicas}
     assert states["chief-0"] is ReplicaState.SUCCEEDED, states
     assert {states[name] for name in ("ps-0", "worker-0")} == {ReplicaState.STOPPED}, states

@@ -84,10 +84,10 @@ def _served(api: Api, item: dict[str, Any]) -> bool:
 
 
 def _available(api: Api, name: str) -> bool:
-    found = api.get(_DEPLOYMENTS, NAMESPACE, name)
-    status, wanted = found.get("status", {}), found["metadata"]["generation"]
+    deployment = api.get(_DEPLOYMENTS, NAMESPACE, name)
+    status, generation = deployment.get("status", {}), deployment["metadata"]["generation"]
     whole = status.get("updatedReplicas") == status.get("availableReplicas") == 1
-    return whole and status.get("observedGeneration") == wanted
+    return whole and status.get("observedGeneration") == generation
 
 
 def _apply(api: Api, resource: Resource, namespace: str, body: dict[str, Any]) -> None:

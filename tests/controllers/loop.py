@@ -51,8 +51,8 @@ class Loop:
                     about = [item]
                 case Refused(error=error):
                     give_up(f"{resource.plural} cannot be watched: {error}")
-            for found in filter(None, map(key, about)):
-                self.touch(*found)
+            for owner in filter(None, map(key, about)):
+                self.touch(*owner)
 
         Watch(api, resource, "", put, **by)
 
@@ -72,7 +72,7 @@ class Loop:
         with self._changed:
             while True:
                 now = time.monotonic()
-                key = min(self._due, key=lambda each: self._due[each], default=None)
+                key = min(self._due, key=lambda key: self._due[key], default=None)
                 if key is not None and self._due[key] <= now:
                     del self._due[key]
                     return key
@@ -95,8 +95,8 @@ def owner(kind: str) -> Callable[[Mapping[str, Any]], Key | None]:
 
     def key(item: Mapping[str, Any]) -> Key | None:
         owners = item["metadata"].get("ownerReferences") or []
-        found = [entry["name"] for entry in owners if entry["kind"] == kind]
-        return (item["metadata"]["namespace"], found[0]) if found else None
+        names = [entry["name"] for entry in owners if entry["kind"] == kind]
+        return (item["metadata"]["namespace"], names[0]) if names else None
 
     return key
 

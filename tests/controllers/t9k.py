@@ -44,8 +44,8 @@ def _reconcile(api: Api, namespace: str, name: str) -> float | None:
         return None
     listed = api.iterate(PODS, namespace, labelSelector=f"{t9k_pods.OWNER}={name}")
     uid = job["metadata"]["uid"]
-    own = [item for item in listed if uid in [ref["uid"] for ref in item["metadata"].get("ownerReferences") or []]]
-    return _Round(api, job, own).go()
+    own_pods = [item for item in listed if uid in [ref["uid"] for ref in item["metadata"].get("ownerReferences") or []]]
+    return _Round(api, job, own_pods).go()
 
 
 class _Round:
@@ -60,8 +60,8 @@ class _Round:
         self._conditions = {condition["type"]: condition for condition in status.get("conditions") or []}
         self._restarts = Counter({item["type"]: item["restartCount"] for item in status.get("tasks") or []})
         self._used = status.get("backoffCount", 0)
-        told = [one for task in status.get("tasks") or [] for one in task.get("replicas") or []]
-        self._told = {item["name"]: item for item in told}
+        reported = [one for task in status.get("tasks") or [] for one in task.get("replicas") or []]
+        self._reported = {item["name"]: item for item in reported}
         self._board = status.get("tensorboard")
         self._policy = job["spec"].get("runPolicy") or {}
 
@@ -104,7 +104,7 @@ class _Round:
         """Take the pods away; the job is Paused when the last one is gone."""
         for pod in self._pods.values():
             self._delete(pod)
-        self._told = {name: {**pod, "phase": "Deleted"} for name, pod in self._told.items()}
+        self._reported = {name: {**pod, "phase": "Deleted"} for name, pod in self._reported.items()}
         if not self._pods:
             self._phase = "Paused"
             self._say("Paused", on=True)
@@ -125,11 +125,13 @@ class _Round:
 
     def _look_at(self, replica: Replica) -> None:
         pod = self._pods.get(replica.name)
-        told = self._told.get(replica.name, {}).get("phase")
+        phase = self._reported.get(replica.name, {}).get("phase")
         if pod is None:
-            if told not in _ENDED:
+            if phase not in _ENDED:
                 self._make(replica)
-        elif pod["status"].get("phase") not in _ENDED or ("deletionTimestamp" in pod["metadata"] and told == "Deleted"):
+        elif pod["status"].get("phase") not in _ENDED or (
+            "deletionTimestamp" in pod["metadata"] and phase == "Deleted"
+        ):
             return  # it runs, or a pause or a restart has taken it away
         elif t9k_pods.restarts(replica, pod):
             self._restart(replica, pod)
@@ -144,7 +146,7 @@ class _Round:
             return
         self._used += 1
         self._restarts[replica.spec["type"]] += 1
-        self._told[replica.name] = {"name": replica.name, "phase": "Deleted"}
+        self._reported[replica.name] = {"name": replica.name, "phase": "Deleted"}
         self._report()  # counted before it is done, so that it is counted once
         self._delete(pod)
 
@@ -200,9 +202,9 @@ class _Round:
         ensure(self._api, board.SERVICES, self._namespace, t9k_pods.service(self._job, replica))
         if group := t9k_pods.pod_group(self._job):
             self._group(group)
-        made = t9k_pods.pod(self._job, replica, resumed=resumed)
+        pod = t9k_pods.pod(self._job, replica, resumed=resumed)
         try:
-            self._pods[replica.name] = self._api.create(PODS, self._namespace, made)
+            self._pods[replica.name] = self._api.create(PODS, self._namespace, pod)
         except ApiError as error:
             if error.status in (400, 422):  # Chosen: what no pod can be made of ends the job
                 self._end("Failed", "InvalidTemplate", str(error))
@@ -226,12 +228,12 @@ class _Round:
         name = self._job["metadata"]["name"]
         meta = {"name": name, "ownerReferences": [reference(self._job)]}
         ensure(self._api, BOARDS, self._namespace, {"metadata": meta, "spec": self._job["spec"]["tensorboardSpec"]})
-        made = self._api.get(BOARDS, self._namespace, name)
+        board = self._api.get(BOARDS, self._namespace, name)
         who = {"apiVersion": BOARDS.api, "kind": BOARDS.kind, "name": name, "namespace": self._namespace}
         self._board = {
             "action": "create",
             "name": name,
-            "dependent": {**who, "uid": made["metadata"]["uid"]},
+            "dependent": {**who, "uid": board["metadata"]["uid"]},
             "note": f"TensorBoard {name} created",
             "ready": True,
             "reason": "Created",
@@ -269,19 +271,19 @@ class _Round:
             self._job = self._api.request("PATCH", path, {}, body)
 
     def _task(self, spec: Mapping[str, Any]) -> dict[str, Any]:
-        own = [replica for replica in t9k_pods.replicas(self._job) if replica.spec["type"] == spec["type"]]
+        members = [replica for replica in t9k_pods.replicas(self._job) if replica.spec["type"] == spec["type"]]
         return {
             "type": spec["type"],
             "restartCount": self._restarts[spec["type"]],
-            "replicas": [self._seen(item) for item in own],
+            "replicas": [self._seen(item) for item in members],
         }
 
     def _seen(self, replica: Replica) -> dict[str, Any]:
-        pod, told = self._pods.get(replica.name), self._told.get(replica.name)
-        if told and told["phase"] == "Deleted" and (pod is None or "deletionTimestamp" in pod["metadata"]):
-            return told
+        pod, reported = self._pods.get(replica.name), self._reported.get(replica.name)
+        if reported and reported["phase"] == "Deleted" and (pod is None or "deletionTimestamp" in pod["metadata"]):
+            return reported
         if pod is None:
-            return told or {"name": replica.name, "phase": "Creating"}
+            return reported or {"name": replica.name, "phase": "Creating"}
         status = pod.get("status") or {}
         return {
             "name": replica.name,

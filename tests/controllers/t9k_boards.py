@@ -44,10 +44,10 @@ def _reconcile(api: Api, namespace: str, name: str) -> None:
 
 def _claims(spec: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return the folders of each claim: of `logDir`, or of the older `trainingLogFilesets`."""
-    found = {item["name"]: item.get("subPath") or [""] for item in (spec.get("logDir") or {}).get("pvc") or []}
+    folders = {item["name"]: item.get("subPath") or [""] for item in (spec.get("logDir") or {}).get("pvc") or []}
     for text in spec.get("trainingLogFilesets") or []:
         kind, _, rest = text.removeprefix("t9k://").partition("/")
         if kind == "pvc":
             claim, _, path = rest.partition("/")
-            found.setdefault(claim, []).append(path)
-    return found
+            folders.setdefault(claim, []).append(path)
+    return folders

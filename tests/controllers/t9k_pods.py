@@ -86,10 +86,10 @@ def service(job: _Item, replica: Replica) -> dict[str, Any]:
 
 def pod_group(job: _Item) -> dict[str, Any] | None:
     """Return the PodGroup of a job of the T9k scheduler; None = it has another scheduler."""
-    if not (wanted := (job["spec"].get("scheduler") or {}).get("t9kScheduler")):
+    if not (scheduler := (job["spec"].get("scheduler") or {}).get("t9kScheduler")):
         return None
     meta = {"name": job["metadata"]["name"], "ownerReferences": [reference(job)]}
-    return {"metadata": meta, "spec": {"minMember": len(replicas(job)), **wanted}}
+    return {"metadata": meta, "spec": {"minMember": len(replicas(job)), **scheduler}}
 
 
 def _cluster(job: _Item) -> dict[str, list[str]]:
@@ -104,9 +104,9 @@ def _labels(job: _Item, replica: Replica) -> Iterator[tuple[str, str]]:
     name = job["metadata"]["name"]
     yield OWNER, name
     yield REPLICA, replica.name
-    if wanted := (job["spec"].get("scheduler") or {}).get("t9kScheduler"):
+    if scheduler := (job["spec"].get("scheduler") or {}).get("t9kScheduler"):
         yield "scheduler.tensorstack.dev/group-name", name
-        yield "scheduler.tensorstack.dev/queue", wanted["queue"]
+        yield "scheduler.tensorstack.dev/queue", scheduler["queue"]
         yield "scheduler.tensorstack.dev/role", replica.spec["type"]
 
 

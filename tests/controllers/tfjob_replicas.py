@@ -27,7 +27,7 @@ def tasks(job: _Item) -> list[Task]:
     return [Task(spec, i) for spec in job["spec"]["replicaSpecs"] for i in range(spec["replicas"])]
 
 
-def complaint(spec: _Item) -> str:
+def spec_problem(spec: _Item) -> str:
     """Return why a spec is not valid; empty = it is. That there is a MASTER is not looked at."""
     for replicaspec in spec.get("replicaSpecs") or []:
         kind = replicaspec.get("tfReplicaType", "MASTER")

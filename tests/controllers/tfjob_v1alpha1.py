@@ -110,8 +110,8 @@ class _Operator:
 
     def _set_up(self, job: dict[str, Any]) -> bool:
         spec = job.get("spec") or {}
-        if complaint := tfjob_replicas.complaint(spec):
-            self._write(job, {"phase": "Failed", "reason": f"invalid job spec: {complaint}"})
+        if spec_problem := tfjob_replicas.spec_problem(spec):
+            self._write(job, {"phase": "Failed", "reason": f"invalid job spec: {spec_problem}"})
             return True
         runtime_id = "".join(random.choices(string.ascii_lowercase + string.digits, k=4))
         whole = tfjob_replicas.defaulted(spec, spec.get("RuntimeId") or runtime_id)
@@ -127,13 +127,13 @@ class _Operator:
         states: dict[str, list[str]] = {}
         for task in tfjob_replicas.tasks(job):
             kind, name = task.spec["tfReplicaType"], tfjob_replicas.name_of(job, task)
-            own = list(_of_task(pods, kind, task.index))
+            task_pods = list(_of_task(pods, kind, task.index))
             succeeded = jobs.get(name, {}).get("status", {}).get("succeeded", 0) > 0
-            states.setdefault(kind, []).append(tfjob_replicas.state_of(own, succeeded=succeeded))
+            states.setdefault(kind, []).append(tfjob_replicas.state_of(task_pods, succeeded=succeeded))
         master = states.get("MASTER", ["Running"])[0]
         return {
             "state": master if master in ("Succeeded", "Failed") else "Running",
-            "replicaStatuses": [tfjob_replicas.replica_status(kind, each) for kind, each in states.items()],
+            "replicaStatuses": [tfjob_replicas.replica_status(kind, state_list) for kind, state_list in states.items()],
         }
 
     # --- objects
@@ -147,21 +147,21 @@ class _Operator:
         for task in tfjob_replicas.tasks(job):
             ensure(self._api, board.SERVICES, namespace, tfjob_replicas.service(job, task))
             ensure(self._api, _BATCH, namespace, tfjob_replicas.batch_job(job, task))
-        if wanted := job["spec"].get("tensorboard"):
-            self._make_board(job, wanted)
+        if tensorboard := job["spec"].get("tensorboard"):
+            self._make_board(job, tensorboard)
 
-    def _make_board(self, job: _Item, wanted: _Item) -> None:
+    def _make_board(self, job: _Item, tensorboard: _Item) -> None:
         labels = {**tfjob_replicas.labels(job), "app": "tensorboard"}
         meta = {"name": tfjob_replicas.stem(job, "tensorboard"), "labels": labels, "ownerReferences": [reference(job)]}
         container = {
             "image": job["spec"]["tfImage"],
             "imagePullPolicy": "IfNotPresent",
-            "command": ["tensorboard", "--logdir", wanted["logDir"], "--host", "0.0.0.0"],
-            "volumeMounts": wanted.get("volumeMounts") or [],
+            "command": ["tensorboard", "--logdir", tensorboard["logDir"], "--host", "0.0.0.0"],
+            "volumeMounts": tensorboard.get("volumeMounts") or [],
         }
-        service_type = wanted.get("serviceType", "ClusterIP")
+        service_type = tensorboard.get("serviceType", "ClusterIP")
         namespace = job["metadata"]["namespace"]
-        volumes = wanted.get("volumes") or []
+        volumes = tensorboard.get("volumes") or []
         board.serve(self._api, namespace, meta, container, volumes=volumes, service_type=service_type)
 
     def _write(self, job: _Item, status: _Item, spec: _Item | None = None) -> None:

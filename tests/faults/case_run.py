@@ -32,13 +32,13 @@ class Outcome:
 
     Attributes:
         code: The last launcher's exit code.
-        said: Its last words.
+        report: Its last words.
         seconds: That it all took.
         problems: Each thing that is not as it must be.
     """
 
     code: int
-    said: Said
+    report: Said
     seconds: float
     problems: list[str] = field(default_factory=list)
 
@@ -77,13 +77,13 @@ class CaseRun:
         with Proxy(
             self.fixture.access, self.fixture.certificate, self.case.fresh_rules(), self.case.seed, self._cue
         ) as proxy:
-            code, said = self._launch(proxy)
+            code, report = self._launch(proxy)
             unmet = [rule for rule in proxy.rules if not rule.met]
             first = code
             if self.case.again is not None:
                 proxy.rules.clear()
-                code, said = self._launch(proxy)
-        outcome = Outcome(code, said, time.monotonic() - began)
+                code, report = self._launch(proxy)
+        outcome = Outcome(code, report, time.monotonic() - began)
         if self.case.again not in (None, first):
             outcome.problems.append(f"the first launcher's exit code is {first}, not {self.case.again}")
         outcome.problems += [f"no request met the fault at {rule.request!r}" for rule in unmet]
@@ -121,8 +121,8 @@ class CaseRun:
             self.launcher.kill()
             out, err = self.launcher.communicate()
             err += b"it did not end in time"
-        said = msgspec.json.decode(out, type=Said) if out else Said(message=err.decode()[-600:])
-        return self.launcher.returncode, said
+        report = msgspec.json.decode(out, type=Said) if out else Said(message=err.decode()[-600:])
+        return self.launcher.returncode, report
 
     def _job(self) -> dict:
         return {
@@ -151,9 +151,9 @@ class CaseRun:
     def _wrong(self, outcome: Outcome):
         want = self.case.expected
         if outcome.code != want.code:
-            yield f"exit code {outcome.code}, not {want.code}: {outcome.said}"
+            yield f"exit code {outcome.code}, not {want.code}: {outcome.report}"
         notes = [line for home in self.homes for line in self._log(home) if line.startswith("(")]
-        words = f"{outcome.said.message} {outcome.said.warnings} {notes}"
+        words = f"{outcome.report.message} {outcome.report.warnings} {notes}"
         if want.because not in words:
             yield f"{want.because!r} was not said, but {words}"
         seen = self.fixture.uids[self.case.name]
@@ -165,10 +165,10 @@ class CaseRun:
             yield from self._left(self.fixture.pods, want.pods_left, "pods")
         yield from self._lines(want.lines)
 
-    def _left(self, look, wanted: bool, what: str):
-        self._settled(lambda: wanted or not look(self.case.name))
-        if bool(look(self.case.name)) is not wanted:
-            yield f"{what}: {'gone' if wanted else 'left behind'}"
+    def _left(self, look, expected: bool, what: str):
+        self._settled(lambda: expected or not look(self.case.name))
+        if bool(look(self.case.name)) is not expected:
+            yield f"{what}: {'gone' if expected else 'left behind'}"
 
     def _settled(self, condition) -> None:
         """Give what comes by itself its time."""
@@ -176,7 +176,7 @@ class CaseRun:
         while not condition() and time.monotonic() < end:
             time.sleep(0.25)
 
-    def _lines(self, wanted: str):
+    def _lines(self, expected: str):
         printed = [f"line {i + 1}" for i in range(self.case.lines)]
         logs = [[line for line in self._log(home) if not line.startswith("(")] for home in self.homes]
         for log in logs:
@@ -184,9 +184,9 @@ class CaseRun:
                 first = next((i for i, (line, want) in enumerate(zip(log, printed, strict=False)) if line != want), -1)
                 yield f"lines were lost or doubled from {first} of {len(log)} on: {log[max(0, first - 3) :][:30]}"
         most = max(map(len, logs))
-        if wanted == "all" and most < len(printed):
+        if expected == "all" and most < len(printed):
             yield f"{most} of {len(printed)} lines"
-        if wanted == "none" and most:
+        if expected == "none" and most:
             yield f"{most} lines where none can be"
 
     def _log(self, home: pathlib.Path):

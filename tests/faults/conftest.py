@@ -37,8 +37,8 @@ def case_outcomes(request, fixture):
     """Return the future outcome of every case that was chosen, by name."""
     cases = [item.callspec.params["case"] for item in request.session.items if "case_outcomes" in item.fixturenames]
     with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
-        found = {case.name: pool.submit(CaseRun(case, fixture).run) for case in cases}
-        yield found
+        outcomes = {case.name: pool.submit(CaseRun(case, fixture).run) for case in cases}
+        yield outcomes
         pool.shutdown(cancel_futures=True)
-    if found.keys() == CASES.keys() and not any(future.cancelled() for future in found.values()):
-        PAGE.write_text(page.page(CASES, {name: future.result() for name, future in found.items()}))
+    if outcomes.keys() == CASES.keys() and not any(future.cancelled() for future in outcomes.values()):
+        PAGE.write_text(page.page(CASES, {name: future.result() for name, future in outcomes.items()}))

@@ -63,8 +63,8 @@ def main(argument: str) -> int:
         status = launch(job, Identity(run=task.run, task=task.task), system, base_dir=pathlib.Path.cwd())
     except LaunchError as error:
         return _end(Said(message=str(error)), ExitCode.PLATFORM if error.retryable else ExitCode.USAGE)
-    said = Said(state=status.state, reason=status.reason, message=status.message, warnings=status.warnings)
-    return _end(said, exit_code(status))
+    report = Said(state=status.state, reason=status.reason, message=status.message, warnings=status.warnings)
+    return _end(report, exit_code(status))
 
 
 def _hurry(task: Task) -> None:
@@ -73,8 +73,8 @@ def _hurry(task: Task) -> None:
     watch._QUIET_SECONDS = task.quiet_seconds
 
 
-def _end(said: Said, code: ExitCode) -> int:
-    print(msgspec.json.encode(said).decode(), flush=True)
+def _end(report: Said, code: ExitCode) -> int:
+    print(msgspec.json.encode(report).decode(), flush=True)
     return code
 
 

@@ -59,8 +59,8 @@ class Fixture:
 
     def pods(self, task: str) -> list[dict]:
         """Return the pods of a task that are there and not being deleted."""
-        found = self.api.list(PODS, self.namespace, labelSelector=f"{_OURS},{_TASK}={task}")["items"]
-        return [item for item in found if "deletionTimestamp" not in item["metadata"]]
+        items = self.api.list(PODS, self.namespace, labelSelector=f"{_OURS},{_TASK}={task}")["items"]
+        return [item for item in items if "deletionTimestamp" not in item["metadata"]]
 
     def kubeconfig(self, port: int, task: str) -> pathlib.Path:
         """Write a kubeconfig that leads to a proxy."""
@@ -82,12 +82,12 @@ class Fixture:
             "metadata": {"name": name},
             "spec": {"suspend": True, "entrypoint": "main", "templates": [{"name": "main", "suspend": {}}]},
         }
-        made = self.api.create(WORKFLOWS, self.namespace, workflow)
+        created = self.api.create(WORKFLOWS, self.namespace, workflow)
         owner = {
             "apiVersion": WORKFLOWS.api,
             "kind": WORKFLOWS.kind,
             "name": name,
-            "uid": made["metadata"]["uid"],
+            "uid": created["metadata"]["uid"],
             "controller": True,
         }
         container = {"name": "main", "image": IMAGE, "imagePullPolicy": "Never", "command": ["sleep", "600"]}

@@ -56,9 +56,9 @@ class Attempt:
 
     def __str__(self) -> str:
         """Return it as a line of the report."""
-        found = self.future.result()
-        said = f"WRONG: {self.wrong}" if self.wrong else "; ".join(found.problems) or "succeeded"
-        return f"{MUTANTS.index(self.mutant)} {self.case.name} [{found.seconds:.0f} s] {said[:200]}"
+        outcome = self.future.result()
+        description = f"WRONG: {self.wrong}" if self.wrong else "; ".join(outcome.problems) or "succeeded"
+        return f"{MUTANTS.index(self.mutant)} {self.case.name} [{outcome.seconds:.0f} s] {description[:200]}"
 
 
 def run(mutants: Sequence[Mutant], fixture: Fixture, folder: pathlib.Path) -> list[Attempt]:
@@ -95,14 +95,14 @@ def red(attempts: Sequence[Attempt]) -> Cells:
 def page(cells: Mapping[str, Mapping[str, Sequence[str]]]) -> str:
     """Return the page that says what went red."""
     lines = [
-        f"| {mutant.broken} | {'; '.join(f'**{step}**: {_BETWEEN.join(faults)}' for step, faults in found.items())} |\n"
+        f"| {mutant.broken} | {'; '.join(f'**{step}**: {_BETWEEN.join(names)}' for step, names in steps.items())} |\n"
         for mutant in MUTANTS
-        if (found := cells.get(mutant.broken))
+        if (steps := cells.get(mutant.broken))
     ]
     return _HEAD + "".join(lines)
 
 
-def told(text: str) -> Cells:
+def parsed(text: str) -> Cells:
     """Return what a page says."""
     cells: Cells = {}
     for line in text.removeprefix(_HEAD).splitlines():
@@ -121,7 +121,7 @@ def main(numbers: Sequence[str]) -> int:
         folder = pathlib.Path(name)
         with Fixture(find(), folder).open() as fixture:
             attempts = run(mutants, fixture, folder)
-    PAGE.write_text(page((told(PAGE.read_text()) if PAGE.exists() else {}) | red(attempts)))
+    PAGE.write_text(page((parsed(PAGE.read_text()) if PAGE.exists() else {}) | red(attempts)))
     wrong = [attempt for attempt in attempts if attempt.wrong]
     print("\n".join(["", *map(str, wrong), f"{len(attempts) - len(wrong)} of {len(attempts)} as they must be"]))
     return int(bool(wrong))

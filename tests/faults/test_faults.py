@@ -11,5 +11,5 @@ from tests.faults.cases import CASES
 @pytest.mark.cluster
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_fault(case, case_outcomes):
-    found = case_outcomes[case.name].result()
-    assert not found.problems, "\n".join(found.problems)
+    outcome = case_outcomes[case.name].result()
+    assert not outcome.problems, "\n".join(outcome.problems)

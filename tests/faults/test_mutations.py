@@ -3,7 +3,7 @@
 import pytest
 
 from tests.faults.cases import CASES
-from tests.faults.mutants import PAGE, page, told
+from tests.faults.mutants import PAGE, page, parsed
 from tests.faults.mutations import MUTANTS
 
 
@@ -20,7 +20,7 @@ def test_every_case_has_a_mutant():
 
 def test_every_case_was_seen_failing():
     """A new case, or another one, is run against its mutant once: `python -m tests.faults.mutants`."""
-    cells = told(PAGE.read_text())
+    cells = parsed(PAGE.read_text())
     assert page(cells) == PAGE.read_text(), "it is as it was written"
-    seen = {(step, fault) for found in cells.values() for step, faults in found.items() for fault in faults}
+    seen = {(step, fault) for steps in cells.values() for step, faults in steps.items() for fault in faults}
     assert seen == {(case.step, case.fault) for case in CASES.values()}

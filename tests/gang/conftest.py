@@ -78,12 +78,12 @@ def _roll_out(api, containers):
             "template": {"spec": {"containers": containers}},
         }
     }
-    wanted = api.patch(_DEPLOYMENTS, *_OPERATOR, patch)["metadata"]["generation"]
+    generation = api.patch(_DEPLOYMENTS, *_OPERATOR, patch)["metadata"]["generation"]
 
     def done():
         status = api.get(_DEPLOYMENTS, *_OPERATOR)["status"]
         return (
-            status["observedGeneration"] >= wanted
+            status["observedGeneration"] >= generation
             and status.get("availableReplicas") == status.get("updatedReplicas") == 1
         )
 

@@ -84,8 +84,8 @@ def test_a_gang_that_does_not_fit_starts_none_until_there_is_room_and_goes_with_
     gang.until(State.RUNNING)
 
     (group,) = environment.api.list(POD_GROUPS, environment.namespace)["items"]
-    (made,) = [item for item in environment.jobs() if item["metadata"]["labels"]["tfsteps.dev/run-id"] == "gang"]
-    assert (group["metadata"]["name"], group["spec"]["minMember"]) == (made["metadata"]["name"], 3)
+    (created_job,) = [item for item in environment.jobs() if item["metadata"]["labels"]["tfsteps.dev/run-id"] == "gang"]
+    assert (group["metadata"]["name"], group["spec"]["minMember"]) == (created_job["metadata"]["name"], 3)
     remove(environment, "gang")
     until(lambda: not environment.api.list(POD_GROUPS, environment.namespace)["items"])
 

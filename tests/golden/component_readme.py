@@ -25,7 +25,7 @@ Argo Workflows, with the same inputs and outputs (`train_and_finalize` is for Ku
 
 def reference(components):
     """Return the page of all components, given by name."""
-    return "\n\n".join([INTRO, *(f"## {name}\n\n{body(each, '###')}" for name, each in components.items())])
+    return "\n\n".join([INTRO, *(f"## {name}\n\n{body(component, '###')}" for name, component in components.items())])
 
 
 def page(component, source):
@@ -37,9 +37,9 @@ def body(component, level):
     """Return a component's description and its tables of inputs and outputs, under headings of a level."""
     spec = component.component_spec
     inputs = [
-        [f"`{name}`", title(each.type), default(each), flat(each.description)] for name, each in spec.inputs.items()
+        [f"`{name}`", title(value.type), default(value), flat(value.description)] for name, value in spec.inputs.items()
     ]
-    outputs = [[f"`{name}`", title(each.type), flat(each.description)] for name, each in spec.outputs.items()]
+    outputs = [[f"`{name}`", title(value.type), flat(value.description)] for name, value in spec.outputs.items()]
     return "\n".join(
         [
             spec.description,
@@ -62,10 +62,10 @@ def title(kind):
     return TITLES.get(kind, kind.removeprefix("system.").partition("@")[0])
 
 
-def default(given):
-    if not given.optional:
+def default(value):
+    if not value.optional:
         return "required"
-    return "empty" if given.default in (None, "") else f"`{json.dumps(given.default)}`"
+    return "empty" if value.default in (None, "") else f"`{json.dumps(value.default)}`"
 
 
 def flat(text):

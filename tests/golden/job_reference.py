@@ -40,7 +40,9 @@ def page(options, examples, whole):
 
 
 def amounts():
-    rows = [(f"`{name}`", each.description, " ".join(f"`{one}`" for one in each.examples)) for name, each in AMOUNTS]
+    rows = [
+        (f"`{name}`", amount.description, " ".join(f"`{one}`" for one in amount.examples)) for name, amount in AMOUNTS
+    ]
     return "## Amounts\n\n" + table("amount | allowed | for example", rows)
 
 
@@ -136,6 +138,6 @@ def meta(alias):
 
 
 AMOUNTS = [("duration", meta(Duration)), ("memory", meta(Memory)), ("cpu", meta(Cpu))]
-SHORT = {each.description: f"[{name}](#amounts)" for name, each in AMOUNTS} | {
+SHORT = {amount.description: f"[{name}](#amounts)" for name, amount in AMOUNTS} | {
     meta(alias).description: "text" for alias in (Text, Filled)
 }

@@ -49,9 +49,9 @@ def test_the_base_job(system, golden):
 @pytest.mark.parametrize(("system", "feature"), CELLS)
 def test_a_feature(system, feature, golden):
     file = HERE / system / f"{feature}.diff"
-    found = registry.get(system).spec_problems(features.job_of(system, feature))
+    problems = registry.get(system).spec_problems(features.job_of(system, feature))
     if level(system, feature) is Level.REFUSED:
-        golden(file, "".join(f"{problem}\n" for problem in found))
+        golden(file, "".join(f"{problem}\n" for problem in problems))
         return
     base, with_it = text(system, None).splitlines(), text(system, feature).splitlines()
     lines = list(difflib.unified_diff(base, with_it, lineterm="", n=2))[2:]

@@ -32,30 +32,30 @@ def extract(file):
         description=" ".join(" ".join(header[start:end]).removeprefix(" Description: ").split()),
         inputs=tuple(
             interface.Input(
-                name=each,
+                name=name,
                 type=spec["parameterType"],
                 description=" ".join(spec.get("description", "").split()),
                 required=not spec.get("isOptional", False),
                 default=spec.get("defaultValue"),
             )
-            for each, spec in inputs.items()
+            for name, spec in inputs.items()
             if spec["parameterType"] not in {"TASK_CONFIG", "TASK_FINAL_STATUS"}
         ),
         outputs=tuple(
             interface.Output(
-                name=each,
+                name=name,
                 type=spec.get("parameterType") or spec["artifactType"]["schemaTitle"],
                 description=" ".join(spec.get("description", "").split()),
             )
-            for each, spec in [*outputs.get("parameters", {}).items(), *outputs.get("artifacts", {}).items()]
+            for name, spec in [*outputs.get("parameters", {}).items(), *outputs.get("artifacts", {}).items()]
             if spec.get("artifactType", {}).get("schemaTitle") != "system.Markdown"  # no page of Argo shows it
         ),
     )
 
 
 def test_interfaces(golden):
-    found = [msgspec.to_builtins(extract(file)) for file in COMPILED]
-    golden(interface.FILE, msgspec.json.format(msgspec.json.encode(found)).decode() + "\n")
+    interfaces = [msgspec.to_builtins(extract(file)) for file in COMPILED]
+    golden(interface.FILE, msgspec.json.format(msgspec.json.encode(interfaces)).decode() + "\n")
     interface.interfaces.cache_clear()
     assert set(interface.interfaces()) == {file.parent.name for file in COMPILED}
 
@@ -67,8 +67,8 @@ PAGE = ROOT / "docs/guides/argo.md"
 
 @pytest.mark.parametrize("file", ["workflow-template.yaml", "cluster/cluster-workflow-template.yaml"])
 def test_templates(file, golden):
-    made = workflow_template(cluster=file.startswith("cluster"), service_account_name="argo-workflow")
-    text = made.to_yaml()
+    template = workflow_template(cluster=file.startswith("cluster"), service_account_name="argo-workflow")
+    text = template.to_yaml()
     golden(MANIFESTS / file, f"# Generated from the components by `make golden`.\n{text}")
     assert lint_messages(text) == []
 
@@ -108,5 +108,5 @@ def test_the_manifest_on_the_page():
     templates = yaml.safe_load((MANIFESTS / "workflow-template.yaml").read_text())["spec"]["templates"]
     inputs = {template["name"]: {one["name"] for one in template["inputs"]["parameters"]} for template in templates}
     for task in yaml.safe_load(text)["spec"]["templates"][0]["dag"]["tasks"]:
-        given = {parameter["name"] for parameter in task["arguments"]["parameters"]}
-        assert given <= inputs[task["templateRef"]["template"]]
+        arguments = {parameter["name"] for parameter in task["arguments"]["parameters"]}
+        assert arguments <= inputs[task["templateRef"]["template"]]

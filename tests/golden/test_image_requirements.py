@@ -55,5 +55,5 @@ def test_every_image_has_the_same_base():
     files = [*ROOT.glob("images/*/Dockerfile"), ROOT / "tests/controllers/Dockerfile", ROOT / "Makefile"]
     text = {file: file.read_text().replace("BASE ?= ", "ARG BASE=") for file in files}
     bases = {file.relative_to(ROOT): BASE.findall(text[file]) for file in files}
-    assert len({tuple(found) for found in bases.values()}) == 1, bases
+    assert len({tuple(images) for images in bases.values()}) == 1, bases
     assert all(bases.values())

@@ -21,8 +21,8 @@ def test_rendered(file, golden):
     kind = TFJob()
     assert kind.spec_problems(job) == []
     identity = Identity(run="0b7c1a52-7d1e-4a0f-9d52-6a1f4f0f7b11", task="train", attempt=2, pipeline="mnist pipeline")
-    made = kind.render(job, identity, PLACES, "team-a").manifest
-    golden(file.with_name(file.name.replace(".job.", ".tfjob.")), yaml.safe_dump(made, sort_keys=False, width=120))
+    manifest = kind.render(job, identity, PLACES, "team-a").manifest
+    golden(file.with_name(file.name.replace(".job.", ".tfjob.")), yaml.safe_dump(manifest, sort_keys=False, width=120))
 
 
 def test_both_are_there():

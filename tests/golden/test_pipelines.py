@@ -54,13 +54,13 @@ def test_both_engines_get_the_same_job_and_the_same_inputs(name):
     plain = yaml.safe_load((PIPELINES / "jobs" / f"{name}.yaml").read_text())
     pipeline = next(yaml.safe_load_all((COMPILED / f"{name}.yaml").read_text()))
     workflow = yaml.safe_load((COMPILED / f"{name}.argo.yaml").read_text())
-    for found in (*kfp_jobs(pipeline), *argo_jobs(workflow)):
-        found.pop("volumes", None)  # of the claim, which Kubeflow mounts by the task
-        assert spec.from_plain(found, name) == spec.from_plain(plain, name)
+    for job in (*kfp_jobs(pipeline), *argo_jobs(workflow)):
+        job.pop("volumes", None)  # of the claim, which Kubeflow mounts by the task
+        assert spec.from_plain(job, name) == spec.from_plain(plain, name)
     inputs = pipeline["root"].get("inputDefinitions", {}).get("parameters", {})
-    given = {parameter["name"]: parameter["value"] for parameter in workflow["spec"]["arguments"]["parameters"]}
-    assert {each: text(declared["defaultValue"]) for each, declared in inputs.items()} == {
-        each: text(yaml.safe_load(value)) for each, value in given.items()
+    arguments = {parameter["name"]: parameter["value"] for parameter in workflow["spec"]["arguments"]["parameters"]}
+    assert {name: text(declared["defaultValue"]) for name, declared in inputs.items()} == {
+        name: text(yaml.safe_load(value)) for name, value in arguments.items()
     }
 
 
@@ -69,21 +69,21 @@ def kfp_jobs(pipeline):
     dags = [pipeline["root"], *pipeline["components"].values()]
     tasks = [task for dag in dags for task in dag.get("dag", {}).get("tasks", {}).values()]
     specs = [task.get("inputs", {}).get("parameters", {}).get("spec", {}) for task in tasks]
-    found = [item["runtimeValue"]["constant"] for item in specs if "runtimeValue" in item]
-    assert found
-    return [whole(item) for item in found]
+    constants = [item["runtimeValue"]["constant"] for item in specs if "runtimeValue" in item]
+    assert constants
+    return [whole(item) for item in constants]
 
 
 def argo_jobs(workflow):
     calls = [task for template in workflow["spec"]["templates"] for task in template.get("dag", {}).get("tasks", [])]
-    found = [
+    specs = [
         msgspec.json.decode(argument["value"])
         for call in calls
         for argument in call.get("arguments", {}).get("parameters", [])
         if argument["name"] == "spec"
     ]
-    assert found
-    return found
+    assert specs
+    return specs
 
 
 def whole(value):

@@ -39,8 +39,8 @@ def test_written(name, golden):
 
 def test_the_folder_holds_them_and_nothing_else(golden):
     files = sorted(f"{name}.yaml" for name in ALL)
-    made = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": files}
-    golden(HERE / "kustomization.yaml", WHAT + yaml.safe_dump(made, sort_keys=False))
+    kustomization = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": files}
+    golden(HERE / "kustomization.yaml", WHAT + yaml.safe_dump(kustomization, sort_keys=False))
     assert sorted(file.name for file in HERE.iterdir()) == ["kustomization.yaml", *files]
 
 

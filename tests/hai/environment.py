@@ -52,7 +52,7 @@ class HaiEnvironment:
     ) -> Launcher:
         """Start a launcher. Another `home` stands for another machine."""
         name = f"{quote(task)[:50]}-{home}-{attempt}"
-        file, said = self.folder / f"{name}.json", self.folder / f"{name}.txt"
+        file, output_file = self.folder / f"{name}.json", self.folder / f"{name}.txt"
         quick = {"finish": "1s", "grace": "2s", "sigterm_delay": "1s"}
         options = {"workspace": str(_ROOT / "tests/programs"), **quick}
         fields = {
@@ -63,7 +63,7 @@ class HaiEnvironment:
             "systems": {"hai": {**options, **job.get("systems", {}).get("hai", {})}},
         }
         file.write_text(json.dumps(fields))
-        with said.open("wb") as output:
+        with output_file.open("wb") as output:
             process = subprocess.Popen(
                 [sys.executable, "-m", "tests.hai.launcher", file, run, task, str(attempt)],
                 cwd=_ROOT,
@@ -73,7 +73,7 @@ class HaiEnvironment:
                 stderr=output,
             )
         folder = AttemptFolder.of(Identity(run=run, task=task, attempt=attempt)).folder.parts[-4:]
-        launcher = Launcher(process, AttemptFolder(self.folder.joinpath(home, *folder)), said)
+        launcher = Launcher(process, AttemptFolder(self.folder.joinpath(home, *folder)), output_file)
         self._launchers.append(launcher)
         return launcher
 

@@ -120,8 +120,8 @@ class Platform:
             ids = {chain_id}
         else:
             ids = {task.chain_id for task in self.tasks[-1::-1] if task.name == nb_name}
-        found = [task for task in self.tasks if task.chain_id in ids]
-        return found[-1] if found else None
+        tasks = [task for task in self.tasks if task.chain_id in ids]
+        return tasks[-1] if tasks else None
 
     def unfinished(self):
         return [task for task in self.tasks if task.queue_status != "finished"]
@@ -211,7 +211,7 @@ class Platform:
                     continue
                 room = self.nodes
                 blocked = False
-                for task in sorted(self.unfinished(), key=lambda each: (-each.priority, each.first_id)):
+                for task in sorted(self.unfinished(), key=lambda task: (-task.priority, task.first_id)):
                     fits = not blocked and task.nodes <= room
                     room -= task.nodes if fits else 0
                     blocked = blocked or not fits

@@ -187,7 +187,7 @@ def read(folder, rank, last_seen):
     pattern = re.compile(rf"#{rank}(\.\d+)*$")
     files = [path for path in folder.iterdir() if pattern.search(path.name)]
     data, newest = [], last_seen
-    for path in sorted(files, key=lambda each: each.stat().st_mtime):
+    for path in sorted(files, key=lambda path: path.stat().st_mtime):
         text, seen = _read_file(path, last_seen)
         data.append(text)
         if seen and seen["timestamp"] and (not newest or _time(seen) > _time(newest)):
@@ -231,10 +231,10 @@ def _from(content, start, since, mtime):
         if (
             content[at] == ord("[")
             and (at == start or content[at - 1] == ord("\n"))
-            and (found := _stamp(content[at : at + 29]))
+            and (line_stamp := _stamp(content[at : at + 29]))
         ):
-            if not since or found > since:
-                stamp, place = found, at
+            if not since or line_stamp > since:
+                stamp, place = line_stamp, at
             break
     seen = {"timestamp": stamp and stamp.isoformat(), "offset": place, "mtime": mtime}
     return content[start:].decode(errors="replace") if stamp != since else "", seen

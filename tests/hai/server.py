@@ -82,8 +82,8 @@ class Server:
             status = self.statuses.pop(0) if self.statuses else 503
             self.busy -= status == 503
             return status, "<html>"
-        given = json.loads(body) if body else {}
-        token = query.pop("token", None) or given.pop("token", None)
+        fields = json.loads(body) if body else {}
+        token = query.pop("token", None) or fields.pop("token", None)
         if token is None:
             return 403, refusal("需要指定 token")
         if token not in self.platform.tokens:
@@ -95,7 +95,7 @@ class Server:
         if endpoint is None:
             return 404, {"detail": "Not Found"}
         with self.platform.lock:
-            return endpoint(query, given)
+            return endpoint(query, fields)
 
     def _found(self, query):
         names = {"id": "number", "chain_id": "chain_id", "nb_name": "nb_name"}
@@ -112,12 +112,12 @@ class Server:
                 }
         if body["resource"].get("group", "").count("#") > 1:  # HAI splits it into two, and does not catch the error
             return 500, "Internal Server Error"
-        if said := wrong(body):
-            return 200, refusal(said)
-        made = self.platform.create(body)
-        if isinstance(made, str):
-            return 200, refusal(made)
-        shown = self.show(made)
+        if problem := wrong(body):
+            return 200, refusal(problem)
+        created = self.platform.create(body)
+        if isinstance(created, str):
+            return 200, refusal(created)
+        shown = self.show(created)
         shown.update(tags=[], chain_status="")
         return 200, {"success": 1, "msg": "任务已创建", "task": shown}
 
@@ -130,11 +130,13 @@ class Server:
         if not 0 < size <= 100:
             return 200, refusal("page_size 需要为 1 ~ 100")
         chains = {task.chain_id: task for task in self.platform.tasks}  # the newest of each
-        found = [chain for chain in chains.values() if query.get("tag") in (None, *self.platform.tags[chain.chain_id])]
-        found = [item for item in found if query.get("queue_status") in (None, item.queue_status)]
-        found.sort(key=lambda each: -each.id)
-        shown = [self.show(item) for item in found[(page - 1) * size : page * size]]
-        return 200, {"success": 1, "result": {"tasks": shown, "total": len(found)}}
+        selected = [
+            chain for chain in chains.values() if query.get("tag") in (None, *self.platform.tags[chain.chain_id])
+        ]
+        selected = [item for item in selected if query.get("queue_status") in (None, item.queue_status)]
+        selected.sort(key=lambda chain: -chain.id)
+        shown = [self.show(item) for item in selected[(page - 1) * size : page * size]]
+        return 200, {"success": 1, "result": {"tasks": shown, "total": len(selected)}}
 
     def _query_user_quota_list(self, _query, _body):
         quota = {f"node-{group}-{level}": 8 for group in self.platform.groups for level in ("LOW", "NORMAL")}
@@ -265,9 +267,9 @@ def wrong(body):
         "运行命令 [workspace + entrypoint + params] 长度不应超过 2047": len(command) > 2047,
         f"用户没有使用 {image} 的权限": "/" in image and len(image.split("/")) != 3,
         "任务 tag 不能以下划线开头": any(tag.startswith("_") for tag in options.get("tags", [])),
-        **{said: True for service in body.get("services", []) if (said := wrong_service(service))},
+        **{problem: True for service in body.get("services", []) if (problem := wrong_service(service))},
     }
-    return next((said for said, is_wrong in checks.items() if is_wrong), "")
+    return next((message for message, is_wrong in checks.items() if is_wrong), "")
 
 
 def wrong_service(service):
@@ -280,8 +282,8 @@ def wrong_service(service):
     return "" if kind in ("http", "tcp", "local") else f"不支持的服务类型 {kind}"
 
 
-def refusal(said):
-    return {"success": 0, "msg": said}
+def refusal(message):
+    return {"success": 0, "msg": message}
 
 
 def stamp(at):

@@ -38,20 +38,20 @@ def schema(name="one", **fields):
 
 
 def test_a_task_from_its_creation_to_its_end(client):
-    made = client.create_task(schema())
-    assert (made["chain_status"], made["tags"], made["queue_status"]) == ("", [], "queued")
+    created = client.create_task(schema())
+    assert (created["chain_status"], created["tags"], created["queue_status"]) == ("", [], "queued")
     task = client.query(nb_name="one")
-    assert (task["chain_status"], task["tags"], task["chain_id"]) == ("waiting_init", ["a=b"], made["chain_id"])
-    client.suspend(made["chain_id"])  # a queued one stays as it is
-    assert client.query_once(chain_id=made["chain_id"])["chain_status"] == "waiting_init"
+    assert (task["chain_status"], task["tags"], task["chain_id"]) == ("waiting_init", ["a=b"], created["chain_id"])
+    client.suspend(created["chain_id"])  # a queued one stays as it is
+    assert client.query_once(chain_id=created["chain_id"])["chain_status"] == "waiting_init"
     for _ in range(2):
-        client.stop(made["chain_id"], "succeed")
-    ended = client.query(id=str(made["id"]))
+        client.stop(created["chain_id"], "succeed")
+    ended = client.query(id=str(created["id"]))
     assert (ended["chain_status"], ended["worker_status"], ended["stop_code"]) == ("finished", "canceled", 0)
-    client.resume(made["chain_id"])
-    again = client.query_once(chain_id=made["chain_id"])
+    client.resume(created["chain_id"])
+    again = client.query_once(chain_id=created["chain_id"])
     assert (again["chain_status"], again["restart_count"], len(again["id_list"])) == ("suspended", 1, 2)
-    assert again["first_id"] == made["id"] != again["id"]
+    assert again["first_id"] == created["id"] != again["id"]
 
 
 def test_tags_are_put_on_and_taken_off_and_found(client):
@@ -79,8 +79,8 @@ def page(names, total):
 def test_a_list_that_changes_between_two_pages_is_read_again():
     shifted = [page(range(100), 150), page(range(101, 150), 149)]  # the first has ended: number 100 is on no page
     with serve([*shifted, page(range(1, 101), 149), page(range(101, 150), 149)]) as server:
-        found = Client(server.access(), patience=0.5).tagged("t")
-    assert [task["id"] for task in found] == list(range(1, 150))
+        tasks = Client(server.access(), patience=0.5).tagged("t")
+    assert [task["id"] for task in tasks] == list(range(1, 150))
     assert len(server.asked) == 4
 
 

@@ -161,23 +161,23 @@ def test_a_line_cut_over_two_files_is_joined_and_only_the_newer_file_is_asked_fo
         chain.sizes.clear() if rank.files == 1 else None
     printed(rank, b"a\n", b"b\n")
     rank.write()
-    found = log.read(chain.ask())
-    assert found
+    lines = log.read(chain.ask())
+    assert lines
     assert max(chain.sizes) < 250_000
 
 
 @pytest.mark.parametrize("text", [b"x" * 10_000, "\u635f\u5931".encode("gbk") * 30], ids=["cut", "not_utf-8"])
 def test_answers_are_small_also_where_lines_do_not_have_the_length_that_is_shown(chain, text):
-    rank, log, found = Rank(chain.folder(), 0), RankLog(), []
+    rank, log, lines = Rank(chain.folder(), 0), RankLog(), []
     printed(rank, BEGUN)
     for number in range(4_000_000 // len(text)):
         printed(rank, b"%d %b\n" % (number, text))
         if rank.waiting > 52_000:
             rank.write(51_200)
-            found += texts(log.read(chain.ask()))
+            lines += texts(log.read(chain.ask()))
             assert chain.sizes[-1] < 2.5 * 51_200
-    assert [int(line.split()[0]) for line in found[1:]] == [*range(len(found) - 1)]
-    assert len(found) > 100
+    assert [int(line.split()[0]) for line in lines[1:]] == [*range(len(lines) - 1)]
+    assert len(lines) > 100
 
 
 def test_a_clock_that_is_set_back_costs_no_line(chain):
@@ -201,11 +201,11 @@ def test_the_time_of_a_line_is_that_of_its_stamp_in_utc(chain):
 
 
 def test_an_event_that_is_read_late_has_the_time_of_its_line():
-    told = 1_800_000_000.0
+    expected = 1_800_000_000.0
     stamp = b"2027-01-15T08:00:00.000000Z"
-    assert event_time(stamp, told + 3600) == told
-    assert event_time(stamp, told + 5) == told + 5  # two clocks
-    assert event_time(b"", told) == told
+    assert event_time(stamp, expected + 3600) == expected
+    assert event_time(stamp, expected + 5) == expected + 5  # two clocks
+    assert event_time(b"", expected) == expected
 
 
 def read(*lines):

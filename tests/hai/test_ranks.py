@@ -37,13 +37,13 @@ def start():
         options = {"grace": "1s", "finish": "1s", "watchdog_time": "3s"}
         plain = {"name": "case", **fields, "systems": {"hai": options}}
         job = spec.from_plain(plain, "test", {"hai": HaiOptions})
-        places = OutputPaths(output="out", model="model", logs="logs", base_dir=pathlib.Path())
-        body = schema.render(job, Identity(run="run", task="task"), places, "")
-        own = {name: shlex.split(value)[0] for name, value in body["spec"]["environments"].items()}
-        start.secret = own["TFSTEPS_SECRET"]
+        paths = OutputPaths(output="out", model="model", logs="logs", base_dir=pathlib.Path())
+        body = schema.render(job, Identity(run="run", task="task"), paths, "")
+        variables = {name: shlex.split(value)[0] for name, value in body["spec"]["environments"].items()}
+        start.secret = variables["TFSTEPS_SECRET"]
         command = ["bash", "-c", f"{shell}exec {sys.executable} {body['spec']['parameters']}"]
         port = str(free_port())
-        env = {"PATH": os.environ["PATH"], "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, **_TASK, **own}
+        env = {"PATH": os.environ["PATH"], "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, **_TASK, **variables}
         started.extend(
             subprocess.Popen(
                 [*_IPC, *command],
@@ -65,27 +65,27 @@ def start():
 
 def ends(processes):
     """Return the exit codes of all ranks and what they printed for the launcher."""
-    said = [process.communicate(timeout=60)[0] for process in processes]
-    told = [[json.loads(line.partition(MARK)[2]) for line in text.splitlines() if MARK in line] for text in said]
-    return [process.returncode for process in processes], said, told
+    outputs = [process.communicate(timeout=60)[0] for process in processes]
+    reports = [[json.loads(line.partition(MARK)[2]) for line in text.splitlines() if MARK in line] for text in outputs]
+    return [process.returncode for process in processes], outputs, reports
 
 
 def until_said(process, event, times=1):
     """Read what a rank tells the launcher until it has told of an event so many times; return all that it told."""
-    told = []
-    while [item["event"] for item in told].count(event) < times:
+    reports = []
+    while [item["event"] for item in reports].count(event) < times:
         line = process.stdout.readline()
-        assert line, f"it ended, and told {told}"
-        told += [json.loads(line.partition(MARK)[2])] if MARK in line else []
-    return told
+        assert line, f"it ended, and told {reports}"
+        reports += [json.loads(line.partition(MARK)[2])] if MARK in line else []
+    return reports
 
 
 def test_every_rank_gets_the_same_cluster_and_a_place_of_its_own(start):
     roles = {"chief": {}, "worker": {"replicas": 2}, "ps": {}, "evaluator": {}}
     done = {"success": "all_workers", "command": ["sh", "-c", "sleep 1; echo $TF_CONFIG"]}
-    codes, said, _ = ends(start(roles=roles, **done)[0])
+    codes, outputs, _ = ends(start(roles=roles, **done)[0])
     assert codes == [0] * 5
-    configs = [json.loads(next(line for line in text.splitlines() if line.startswith("{"))) for text in said[:3]]
+    configs = [json.loads(next(line for line in text.splitlines() if line.startswith("{"))) for text in outputs[:3]]
     assert len({json.dumps(config["cluster"]) for config in configs}) == 1
     assert {role: len(hosts) for role, hosts in configs[0]["cluster"].items()} == {"chief": 1, "worker": 2, "ps": 1}
     ports = [host for hosts in configs[0]["cluster"].values() for host in hosts]
@@ -99,9 +99,9 @@ def test_references_are_expanded_as_on_kubernetes(start):
     env = {"BASE": "/$(TFSTEPS_TASK)", "MODEL": "$(BASE)/m"}
     worker = {"env": {"OF_ROLE": "$(MODEL)/$(TFSTEPS_ROLE)"}}
     command = ["sh", "-c", 'echo "$@ $OF_ROLE"', "x", "$(OF_ROLE)", "$(TFSTEPS_INDEX)", "$$5", "$(PATH)"]
-    codes, said, _ = ends(start(env=env, roles={"worker": worker}, command=command)[0])
+    codes, outputs, _ = ends(start(env=env, roles={"worker": worker}, command=command)[0])
     assert codes == [0]
-    assert "/task/m/worker 0 $5 $(PATH) /task/m/worker" in said[0].splitlines()
+    assert "/task/m/worker 0 $5 $(PATH) /task/m/worker" in outputs[0].splitlines()
 
 
 @pytest.fixture
@@ -272,9 +272,9 @@ def test_a_failed_rank_exits_with_its_code_and_rank_0_names_the_rank(start):
 
 
 def test_a_missing_program_is_reported(start):
-    codes, said, _ = ends(start(roles={"worker": {}}, command=["no-such-program"])[0])
+    codes, outputs, _ = ends(start(roles={"worker": {}}, command=["no-such-program"])[0])
     assert codes == [127]
-    assert "no-such-program could not be started" in said[0]
+    assert "no-such-program could not be started" in outputs[0]
 
 
 def test_ranks_end_when_rank_0_is_gone(start):
@@ -290,5 +290,5 @@ def test_parameter_servers_show_life_before_the_watchdog_takes_them_for_hung(sta
     processes, _ = start(roles=roles, command=["sh", "-c", script])
     until_said(processes[2], "alive", times=2)
     (tmp_path / "end").touch()
-    _, _, told = ends(processes)
-    assert not [word for words in told[:2] for word in words if word["event"] == "alive"]
+    _, _, reports = ends(processes)
+    assert not [word for words in reports[:2] for word in words if word["event"] == "alive"]

@@ -36,7 +36,7 @@ def job(*services, **fields):
 
 def rendered(asked):
     identity = Identity(run="run", task="task")
-    return schema.render(asked, identity, hai.system().places(asked, identity, pathlib.Path()), "task")
+    return schema.render(asked, identity, hai.system().output_paths(asked, identity, pathlib.Path()), "task")
 
 
 def test_a_service_whose_type_is_left_out_is_a_local_one(client):
@@ -78,16 +78,16 @@ def test_a_task_of_an_unknown_group_would_stop_the_scheduler_for_every_user(tmp_
 
 def test_options_without_effect_on_the_open_source_platform_are_warned_of():
     options = {"assigned_nodes": ["n1"], "spot": True, "sidecar": [1], "watchdog_time": "1h"}
-    said = "\n".join(hai.system().warnings(job(queue="a#b", systems={"hai": options})))
+    warnings = "\n".join(hai.system().warnings(job(queue="a#b", systems={"hai": options})))
     for name in ("assigned_nodes", "zone", "spot", "sidecar", "watchdog_time"):
-        assert name in said
+        assert name in warnings
     assert not hai.system().warnings(job(queue="a"))
 
 
 def test_nodes_are_chosen_by_group_alone():
-    said = "\n".join(map(str, hai.system().spec_problems(job(node_selector={"a": "b"}))))
-    assert "`queue`" in said
-    assert "assigned_nodes" not in said
+    problems = "\n".join(map(str, hai.system().spec_problems(job(node_selector={"a": "b"}))))
+    assert "`queue`" in problems
+    assert "assigned_nodes" not in problems
 
 
 @pytest.mark.parametrize(

@@ -173,8 +173,8 @@ def test_an_interruption_shorter_than_a_poll_is_reported(environment, gate):
     launcher.until(State.RUNNING)
     file.touch()
     launcher.ends(0, State.SUCCEEDED)
-    told = [(item.state, item.reason) for item in launcher.status.transitions if item.state is not State.QUEUED]
-    assert told == [
+    transitions = [(item.state, item.reason) for item in launcher.status.transitions if item.state is not State.QUEUED]
+    assert transitions == [
         (State.PENDING, ""),
         (State.RUNNING, ""),
         (State.RESTARTING, "Interrupted"),
@@ -659,7 +659,7 @@ def test_a_task_that_can_no_longer_be_followed_goes_on(environment, system, monk
 
 def asked(environment, path=""):
     """Return when something was asked for, or anything."""
-    return [at for each, at in environment.server.requests if path in ("", each)]
+    return [at for request_path, at in environment.server.requests if path in ("", request_path)]
 
 
 def test_a_quiet_job_is_asked_for_seldom_and_its_end_is_seen_soon(environment):
@@ -709,7 +709,7 @@ def case(command=_LONG):
 def begun(system, command=_LONG):
     job = case(command)
     identity = Identity(run="run", task="task", attempt=system.attempt("run", "task"))
-    return system.start(job, identity, system.places(job, identity, pathlib.Path()))
+    return system.start(job, identity, system.output_paths(job, identity, pathlib.Path()))
 
 
 def test_an_evicted_launcher_leaves_the_task_to_the_next_one(environment, system, pod):

@@ -121,24 +121,24 @@ def test_what_runs_on_the_ranks_needs_an_old_python_and_nothing_else():
     ],
 )
 def test_what_the_platform_would_refuse_is_refused_here(fields, path, words):
-    found = "\n".join(map(str, hai.system().spec_problems(job(**fields))))
-    assert path in found
-    assert words in found
+    problems = "\n".join(map(str, hai.system().spec_problems(job(**fields))))
+    assert path in problems
+    assert words in problems
 
 
 def test_fields_without_effect_are_warnings():
-    said = "\n".join(
+    problems = "\n".join(
         rules.warnings(job(resources={"cpu": 2, "memory": "4Gi"}, service_account="x", annotations={"a": "b"}))
     )
     for words in ("resources.cpu", "resources.memory", "service_account", "annotations", "lost with their pods"):
-        assert words in said
+        assert words in problems
     assert rules.warnings(job(working_dir="/ws")) == []
 
 
 def test_the_plan_that_people_see_leaves_out_the_agents_text():
-    wanted = job(working_dir="/ws")
+    training_job = job(working_dir="/ws")
     system = hai.system()
-    places = system.places(wanted, _IDENTITY, pathlib.Path())
-    assert places.output == "/ws/tfsteps/r1/train"
-    (body,) = system.plan(wanted, _IDENTITY, places)
+    paths = system.output_paths(training_job, _IDENTITY, pathlib.Path())
+    assert paths.output == "/ws/tfsteps/r1/train"
+    (body,) = system.plan(training_job, _IDENTITY, paths)
     assert body["spec"]["environments"]["TFSTEPS_AGENT"].startswith("(")

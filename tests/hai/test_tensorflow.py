@@ -33,7 +33,7 @@ def environment(tmp_path):
         yield environment
 
 
-def said(launcher, pattern):
+def printed_by(launcher, pattern):
     return [who for who, line in launcher.lines() if re.search(pattern, line)]
 
 
@@ -43,7 +43,7 @@ def test_multi_worker_mirrored(environment):
          "systems": {"hai": {"finish": "20s"}}}
     )  # fmt: skip
     launcher.ends(0, State.SUCCEEDED)
-    assert sorted(said(launcher, _WSUM)) == ["worker-0", "worker-1"]
+    assert sorted(printed_by(launcher, _WSUM)) == ["worker-0", "worker-1"]
     assert [replica.state for replica in launcher.status.replicas] == [ReplicaState.SUCCEEDED] * 2
 
 
@@ -53,8 +53,8 @@ def test_multi_worker_mirrored_is_preempted_and_gives_the_same_bits(environment)
     environment.platform.stop(environment.newest(), "suspend")
     until(lambda: len(environment.tasks()) == 2)
     launcher.ends(0, State.SUCCEEDED)
-    assert said(launcher, "restored .* step")
-    assert "worker-0" in said(launcher, _WSUM)
+    assert printed_by(launcher, "restored .* step")
+    assert "worker-0" in printed_by(launcher, _WSUM)
 
 
 def test_a_killed_worker_starts_all_again_in_place(environment):
@@ -63,7 +63,7 @@ def test_a_killed_worker_starts_all_again_in_place(environment):
     kill(environment, 1, "mwms.py")
     launcher.ends(0, State.SUCCEEDED)
     assert len(environment.tasks()) == 1
-    assert "worker-0" in said(launcher, _WSUM)
+    assert "worker-0" in printed_by(launcher, _WSUM)
     assert [replica.restarts for replica in launcher.status.replicas] == [1, 1]
     assert launcher.status.replicas[1].incarnations[0].exit_code == 137
 
@@ -75,7 +75,7 @@ def test_chief_and_parameter_servers_that_never_end(environment):
         {"command": ["python", "ps.py"], "roles": roles, "env": env, "systems": {"hai": {"finish": "20s"}}}
     )
     launcher.ends(0, State.SUCCEEDED)
-    assert said(launcher, "done wsum") == ["chief-0"]
+    assert printed_by(launcher, "done wsum") == ["chief-0"]
     states = {replica.name: replica.state for replica in launcher.status.replicas}
     assert states["chief-0"] is ReplicaState.SUCCEEDED, states
     assert {states[name] for name in ("ps-0", "worker-0", "worker-1")} == {ReplicaState.STOPPED}, states

@@ -34,13 +34,13 @@ class Following:
     def task(self, *codes, **fields):
         self.see(self.tracker.task(look(*codes, **fields), 0.0))
 
-    def told(self, rank, **what):
+    def report(self, rank, **what):
         self.see(self.tracker.report(_WORKERS[rank], what, 0.0))
 
     def started(self, task):
         for rank in (0, 1):
-            self.told(rank, event="begun", id=str(task))
-            self.told(rank, event="started")
+            self.report(rank, event="begun", id=str(task))
+            self.report(rank, event="started")
 
 
 def test_it_runs_when_all_programs_have_started_again_and_not_before():
@@ -76,19 +76,19 @@ def test_the_rest_of_an_interrupted_task_s_log_changes_nothing():
     following.task(0)
     following.started(1)
     following.task(17, 0)
-    said = len(following.replica), len(following.job)
-    following.told(0, event="stopped", code=143)
-    following.told(1, event="ended", code=143)
-    following.told(0, event="again", why="worker-1 ended with exit code 143")
-    assert (len(following.replica), len(following.job)) == said
+    counts = len(following.replica), len(following.job)
+    following.report(0, event="stopped", code=143)
+    following.report(1, event="ended", code=143)
+    following.report(0, event="again", why="worker-1 ended with exit code 143")
+    assert (len(following.replica), len(following.job)) == counts
 
 
 def test_an_agent_that_is_read_before_the_task_is_not_withdrawn():
     following = Following()
     following.task(0)
     following.started(1)
-    following.told(0, event="begun", id="2")
-    following.told(0, event="started")
+    following.report(0, event="begun", id="2")
+    following.report(0, event="started")
     following.task(17, 0)
     assert following.job[-1] == (State.RESTARTING, "Interrupted")
     assert following.replica[-1] is ReplicaState.RUNNING
@@ -98,8 +98,8 @@ def test_what_failed_before_the_chain_went_on_is_not_blamed():
     following = Following()
     following.task(0)
     following.started(1)
-    following.told(0, event="ended", code=3)
-    following.told(0, **_FAILED)
+    following.report(0, event="ended", code=3)
+    following.report(0, **_FAILED)
     following.task(144, 0)
     assert following.replica[-2:] == [ReplicaState.STOPPED, ReplicaState.PENDING]
     following.started(2)
@@ -115,7 +115,7 @@ def test_the_agents_explain_a_failure_but_not_what_the_platform_did(code, reason
     following = Following()
     following.task(0)
     following.started(1)
-    following.told(0, **_FAILED)
+    following.report(0, **_FAILED)
     pods = [{"job_id": rank, "status": "failed", "exit_code": ""} for rank in (0, 1)]
     following.task(code, status="finished", worker="failed", _pods_=pods)
     last = following.tracker.last()
@@ -130,7 +130,7 @@ def test_a_ranks_exit_code_explains_a_failure_before_the_manager_if_rank_0_repor
     following = Following()
     following.task(0)
     following.started(1)
-    following.told(1, event="ended", code=7)
+    following.report(1, event="ended", code=7)
     following.task(256, status="finished", worker="failed")
     last = following.tracker.last()
     assert (last.reason, last.replica, last.message) == (
@@ -143,7 +143,7 @@ def test_a_ranks_exit_code_explains_a_failure_before_the_manager_if_rank_0_repor
 def test_the_time_in_the_queue_after_a_suspension_is_not_part_of_a_run():
     tracker, replica = ChainTracker(_WORKERS[:1]), ReplicaStatus(role="worker", index=0)
     incarnations = Incarnations([replica])
-    told = [
+    reports = [
         *tracker.task(look(0), 0.0),
         *tracker.report(_WORKERS[0], {"event": "begun", "id": "1"}, 1.0),
         *tracker.report(_WORKERS[0], {"event": "started"}, 5.0),
@@ -152,7 +152,7 @@ def test_the_time_in_the_queue_after_a_suspension_is_not_part_of_a_run():
         *tracker.report(_WORKERS[0], {"event": "started"}, 125.0),
         *tracker.report(_WORKERS[0], {"event": "ended", "code": 0}, 152.0),
     ]
-    for event in told:
+    for event in reports:
         if isinstance(event, ReplicaChanged):
             incarnations.apply(event)
     assert [(item.started, item.ended) for item in replica.incarnations] == [(5.0, 10.0), (125.0, 152.0)]

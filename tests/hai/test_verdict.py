@@ -76,8 +76,8 @@ def _ran(length):
     ],
 )
 def test_the_verdict_of_a_task(task, state, reason):
-    found = verdict(task)
-    assert (found.state, found.reason) == (state, reason)
+    outcome = verdict(task)
+    assert (outcome.state, outcome.reason) == (state, reason)
 
 
 def _chain(*ends, paused=0):

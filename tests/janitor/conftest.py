@@ -63,26 +63,26 @@ class Stage:
         }
         there = KubernetesSystem(registry.kinds_of(system)[0], namespace=self.namespace)
         job, who = spec.from_plain(described, "test", registry.options()), Identity(run="janitor", task=name)
-        body, *parts = there.plan(job, who, there.places(job, who, self.folder))
+        body, *parts = there.plan(job, who, there.output_paths(job, who, self.folder))
         body["spec"].get("runPolicy", {}).pop("ttlSecondsAfterFinished", None)  # the operator would be faster than us
         if owner:
             body["metadata"]["ownerReferences"] = [owner]
             body["metadata"]["annotations"][LAUNCHER] = node
         resource = registry.kinds_of(system)[0].resource
-        made = create(self.cluster.api, registry.kinds_of(system)[0], job, RenderedJob(body))
+        manifest = create(self.cluster.api, registry.kinds_of(system)[0], job, RenderedJob(body))
         if parts:
-            complete(self.cluster.api, resource, made, RenderedJob(body, parts, {"spec": {"suspend": False}}))
-        return {**made["metadata"], "resource": resource}
+            complete(self.cluster.api, resource, manifest, RenderedJob(body, parts, {"spec": {"suspend": False}}))
+        return {**manifest["metadata"], "resource": resource}
 
     def has(self, job):
         """Tell whether a job is still there, and is not being deleted."""
         try:
-            found = self.cluster.api.get(job.get("resource", JOBS), self.namespace, job["name"])["metadata"]
+            metadata = self.cluster.api.get(job.get("resource", JOBS), self.namespace, job["name"])["metadata"]
         except ApiError as error:
             if not error.missing:
                 raise
             return False
-        return found["uid"] == job["uid"] and "deletionTimestamp" not in found
+        return metadata["uid"] == job["uid"] and "deletionTimestamp" not in metadata
 
     def sweep(self, *arguments):
         """Run the janitor as its ServiceAccount; return its exit code and what it said."""

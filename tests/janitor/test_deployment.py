@@ -21,10 +21,10 @@ pytestmark = pytest.mark.cluster
 PERIOD_SECONDS = 5
 KILL = """
 import os, pathlib, signal
-for each in pathlib.Path("/proc").glob("[0-9]*"):
-    told = (each / "cmdline").read_bytes().split(b"\\0")
-    if told[1:3] == [b"-m", b"tfsteps.steps.train.launcher"]:
-        os.kill(int(each.name), signal.SIGKILL)
+for process in pathlib.Path("/proc").glob("[0-9]*"):
+    words = (process / "cmdline").read_bytes().split(b"\\0")
+    if words[1:3] == [b"-m", b"tfsteps.steps.train.launcher"]:
+        os.kill(int(process.name), signal.SIGKILL)
 """
 
 
@@ -52,11 +52,11 @@ def submit(cluster, namespace, image, name):
         "roles": {"worker": {}},
     }
     outputs = f"/tmp/run/pipeline/run/{name}/11111111-2222-3333-4444-555555555555/outputs.json"
-    given = {"inputs": {"parameterValues": {"spec": job}}, "outputs": {"outputFile": outputs}}
+    executor_input = {"inputs": {"parameterValues": {"spec": job}}, "outputs": {"outputFile": outputs}}
     launcher = {
         "image": image,
         "command": ["python", "-m", "tfsteps.steps.train.launcher"],
-        "args": [ARGUMENT, msgspec.json.encode(given).decode()],
+        "args": [ARGUMENT, msgspec.json.encode(executor_input).decode()],
     }
     both = [{"name": "train", "template": "train"}, {"name": "other", "template": "other"}]
     templates = [
@@ -82,18 +82,18 @@ def test_a_killed_launchers_job_goes_with_its_workflow(cluster, namespace, image
         cluster.kubectl("exec", "-n", namespace, pod["name"], "-c", "main", "--", "python", "-c", KILL)
     until(lambda: cluster.api.get(PODS, namespace, pod["name"])["status"]["phase"] == "Failed")
 
-    passed = said(cluster, namespace)
+    passed = janitor_log(cluster, namespace)
     time.sleep(2 * PERIOD_SECONDS)
     assert [job["uid"] for job in jobs(cluster, namespace, owner)] == [before["uid"]]
-    assert said(cluster, namespace) == passed, "the Workflow goes on: nothing is due"
+    assert janitor_log(cluster, namespace) == passed, "the Workflow goes on: nothing is due"
 
     cluster.api.patch(WORKFLOWS, namespace, "killed", {"spec": {"shutdown": "Terminate"}})
     until(lambda: not jobs(cluster, namespace, owner), PERIOD_SECONDS + 5)
-    until(lambda: f"{JOBS.kind} {namespace}/{before['name']} deleted: " in said(cluster, namespace))
+    until(lambda: f"{JOBS.kind} {namespace}/{before['name']} deleted: " in janitor_log(cluster, namespace))
     assert [job["uid"] for job in jobs(cluster, namespace, sibling)] == [beside["uid"]]
 
 
-def said(cluster, namespace):
+def janitor_log(cluster, namespace):
     return cluster.kubectl("logs", "-n", namespace, "deployment/tfsteps-janitor")
 
 
@@ -110,5 +110,5 @@ def test_the_manifests_are_accepted(where, cluster, golden):
     built = cluster.kubectl("kustomize", ROOT / "manifests/janitor" / where)
     golden(ROOT / f"tests/golden/manifests/janitor-{where}.yaml", built)
     moved = built.replace("  namespace: t", "  namespace: default # t")  # its own need not be there
-    said = cluster.kubectl("apply", "--dry-run=server", "-f", "-", stdin=moved)
-    assert said.count("created (server dry run)") == built.count("apiVersion:") == 5
+    output = cluster.kubectl("apply", "--dry-run=server", "-f", "-", stdin=moved)
+    assert output.count("created (server dry run)") == built.count("apiVersion:") == 5

@@ -49,7 +49,7 @@ def jobs(stage, cluster):
         cluster.api.patch(WORKFLOWS, stage.namespace, name, {"spec": change})
     launcher_pod(stage, owners["busy"], "busy.train(1)")
     cluster.api.patch(WORKFLOWS, stage.namespace, "busy", {"spec": {"shutdown": "Terminate"}})
-    made = {
+    created = {
         "stopped": stage.job("stopped", owner=owners["stopped"], node="stopped.train"),
         "as-kfp": stage.job("as-kfp", owner=owners["as-kfp"], node="as-kfp.train"),
         "done": stage.job("done", "exit 0", owner=owners["stopped"], node="stopped.done"),
@@ -63,15 +63,15 @@ def jobs(stage, cluster):
     kept = {"keep_for": f"{KEPT_SECONDS}s", "on_end": "keep", "restart": "never", "image": VERSIONED}
     scripts = {name: "exit 3" if ENDS[name] is State.FAILED else "exit 0" for name in KEPT}
     images.load_programs(VERSIONED, {}, ["sh"])
-    made |= {name: stage.job(name, scripts[name], system=system, **kept) for name, system in KEPT.items()}
+    created |= {name: stage.job(name, scripts[name], system=system, **kept) for name, system in KEPT.items()}
     of_others = {"owner": owners["stopped"], "node": "stopped.other"}
-    made |= {f"on-{name}": stage.job(f"on-{name}", system=name, **of_others) for name in OTHERS}
+    created |= {f"on-{name}": stage.job(f"on-{name}", system=name, **of_others) for name in OTHERS}
     for name, state in ENDS.items():
-        until(lambda name=name, state=state: verdict(stage, made[name]) is state)
-    for name in made.keys() - ENDS.keys() - {f"on-{name}" for name in OTHERS}:
-        until(lambda name=name: [pod for pod in pods(stage, made[name]) if pod["status"]["phase"] == "Running"])
-    until(lambda: all(time.time() > job_ended(item(stage, made[name])) + KEPT_SECONDS + 1 for name in KEPT))
-    return made
+        until(lambda name=name, state=state: verdict(stage, created[name]) is state)
+    for name in created.keys() - ENDS.keys() - {f"on-{name}" for name in OTHERS}:
+        until(lambda name=name: [pod for pod in pods(stage, created[name]) if pod["status"]["phase"] == "Running"])
+    until(lambda: all(time.time() > job_ended(item(stage, created[name])) + KEPT_SECONDS + 1 for name in KEPT))
+    return created
 
 
 def launcher_pod(stage, owner, node):
@@ -127,18 +127,18 @@ def passes(stage, jobs):
 
 
 def test_a_dry_run_deletes_nothing(passes, jobs):
-    (before, _, code, said), (after, *_), *_ = passes
-    assert code == 0, said
+    (before, _, code, output), (after, *_), *_ = passes
+    assert code == 0, output
     assert before == after == jobs.keys()
-    assert said.count(" would be deleted: ") == len(GO) + 1, said
+    assert output.count(" would be deleted: ") == len(GO) + 1, output
 
 
 @pytest.mark.shows("keep_for", "t9k tfjob-v1alpha1 trainjob")
 def test_what_is_due_goes_in_one_pass(passes, stage, jobs):
-    _, (_, _, code, said), (after, *_), _ = passes
-    assert code == 0, said
+    _, (_, _, code, output), (after, *_), _ = passes
+    assert code == 0, output
     assert after == set(STAY)
-    lines = {name: line for line in said.splitlines() for name in GO if f"/{jobs[name]['name']} deleted: " in line}
+    lines = {name: line for line in output.splitlines() for name in GO if f"/{jobs[name]['name']} deleted: " in line}
     assert lines.keys() == GO.keys()
     for name, why in GO.items():
         assert any(entry in lines[name] for entry in why.split("|")), lines[name]
@@ -146,10 +146,10 @@ def test_what_is_due_goes_in_one_pass(passes, stage, jobs):
 
 
 def test_the_pods_of_a_job_that_succeeded_go(passes, stage, jobs):
-    _, (_, uids, _, said), (_, after, *_), _ = passes
+    _, (_, uids, _, output), (_, after, *_), _ = passes
     assert len(uids["done"]) == 1
     assert after["done"] == []
-    assert "on_end is delete_pods" in said
+    assert "on_end is delete_pods" in output
     assert stage.has(jobs["done"])
 
 
@@ -162,10 +162,10 @@ def test_all_others_are_untouched(passes):
 
 
 def test_then_nothing_is_due(passes, jobs):
-    *_, (_, _, code, said), (*_, again) = passes
+    *_, (_, _, code, output), (*_, again) = passes
     ours = len(jobs) - len(GO) - 2
-    assert (code, said) == (0, f"{ours} jobs looked at, 0 deletions due.\n")
-    assert again == said
+    assert (code, output) == (0, f"{ours} jobs looked at, 0 deletions due.\n")
+    assert again == output
 
 
 def test_parameter_servers_of_plain_jobs_end_with_a_chief_that_has_succeeded(stage):
@@ -176,8 +176,8 @@ def test_parameter_servers_of_plain_jobs_end_with_a_chief_that_has_succeeded(sta
     selector = f"tfsteps.dev/job={job['name']}"
 
     def phases():
-        found = stage.cluster.api.list(PODS, stage.namespace, labelSelector=selector)["items"]
-        return sorted(pod["status"]["phase"] for pod in found if "deletionTimestamp" not in pod["metadata"])
+        pods = stage.cluster.api.list(PODS, stage.namespace, labelSelector=selector)["items"]
+        return sorted(pod["status"]["phase"] for pod in pods if "deletionTimestamp" not in pod["metadata"])
 
     def succeeded():
         listed = stage.cluster.api.list(job["resource"], stage.namespace)["items"]
@@ -202,7 +202,7 @@ def test_every_granted_permission_is_needed_and_every_needed_one_is_granted(pass
 
 
 def test_without_permission_for_other_namespaces(passes, stage):
-    code, said = stage.sweep("--once", "-A")
+    code, output = stage.sweep("--once", "-A")
     assert code == 13
-    assert said.startswith("tfjobs cannot be listed: ")
-    assert "forbidden" in said
+    assert output.startswith("tfjobs cannot be listed: ")
+    assert "forbidden" in output

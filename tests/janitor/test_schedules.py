@@ -46,8 +46,8 @@ def runs(stage):
 
 
 def sweep(stage):
-    code, said = stage.sweep("--once", "--schedules")
-    assert code == 0, said
+    code, output = stage.sweep("--once", "--schedules")
+    assert code == 0, output
 
 
 def results(stage):
@@ -57,7 +57,7 @@ def results(stage):
 
 def test_dates_run_one_after_another_once_each_and_go_with_their_schedule(stage):
     item = objects.marked(schedule_object.config_map(RULES, WORKFLOW, "ruled"))
-    made = stage.cluster.api.create(objects.CONFIG_MAPS, stage.namespace, item)["metadata"]
+    created = stage.cluster.api.create(objects.CONFIG_MAPS, stage.namespace, item)["metadata"]
 
     def two_have_succeeded():
         sweep(stage)
@@ -78,5 +78,5 @@ def test_dates_run_one_after_another_once_each_and_go_with_their_schedule(stage)
     assert first not in runs(stage), "a deleted run is not sent again"
     assert results(stage)[first] == "succeeded"
     assert not [request for request in stage.requests() if request[0] == 403]
-    stage.cluster.api.delete(objects.CONFIG_MAPS, stage.namespace, "ruled", made["uid"])
+    stage.cluster.api.delete(objects.CONFIG_MAPS, stage.namespace, "ruled", created["uid"])
     until(lambda: not runs(stage))

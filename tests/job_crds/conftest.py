@@ -20,7 +20,7 @@ def environments(kubeconfig, build, tmp_path):
 
         def environment(name, image=None):
             system = next(item for item in SYSTEMS if item.name == name)
-            made = Environment(system, Api(access.find()), image or build("standin"), tmp_path / "environment")
-            return stack.enter_context(made)
+            opened = Environment(system, Api(access.find()), image or build("standin"), tmp_path / "environment")
+            return stack.enter_context(opened)
 
         yield environment

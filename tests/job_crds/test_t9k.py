@@ -44,20 +44,20 @@ def phase(environment):
 
 def phases(environment):
     """Return a function that returns the phases of the namespace's jobs from now until `last`, each once in a row."""
-    seen, own = queue.Queue(), Api(environment.api.access)
-    Watch(own, environment.system.resource, environment.namespace, seen.put)
+    seen, api = queue.Queue(), Api(environment.api.access)
+    Watch(api, environment.system.resource, environment.namespace, seen.put)
     until(lambda: any(isinstance(item, Listed) for item in list(seen.queue)))
 
     def so_far():
-        told = [item.item.get("status", {}).get("phase") for item in list(seen.queue) if isinstance(item, Changed)]
-        return [phase for i, phase in enumerate(told) if phase and phase != ([None, *told])[i]]
+        phases = [item.item.get("status", {}).get("phase") for item in list(seen.queue) if isinstance(item, Changed)]
+        return [phase for i, phase in enumerate(phases) if phase and phase != ([None, *phases])[i]]
 
-    def found(last):
+    def is_last(last):
         until(lambda: last in so_far())
-        own.stopping.set()
+        api.stopping.set()
         return so_far()
 
-    return found
+    return is_last
 
 
 @pytest.mark.shows("hold", "t9k")
@@ -171,19 +171,23 @@ def test_a_tensorboard_of_the_jobs_name(environment):
     launcher.until(State.PENDING)
     job = environment.job()
     name = job["metadata"]["name"]
-    told = until(lambda: environment.job().get("status", {}).get("tensorboard"))
-    assert (told["ready"], told["type"], told["dependent"]["kind"]) == (True, "Normal", "TensorBoard")
+    tensorboard = until(lambda: environment.job().get("status", {}).get("tensorboard"))
+    assert (tensorboard["ready"], tensorboard["type"], tensorboard["dependent"]["kind"]) == (
+        True,
+        "Normal",
+        "TensorBoard",
+    )
     until(lambda: "status" in environment.api.get(BOARDS, environment.namespace, name))
-    made = environment.api.get(BOARDS, environment.namespace, name)
+    board = environment.api.get(BOARDS, environment.namespace, name)
     url = f"http://{name}-tensorboard.{environment.namespace}.svc/"
-    assert made["status"]["url"] == url
+    assert board["status"]["url"] == url
     assert (
         tensorboard_address(
             environment.api, environment.system.kind.tensorboard_link(environment.job()), environment.namespace
         )
         == url
     )
-    assert made["spec"]["logDir"]["pvc"][0]["name"] == "data"
+    assert board["spec"]["logDir"]["pvc"][0]["name"] == "data"
     service = environment.api.get(SERVICES, environment.namespace, f"{name}-tensorboard")
     assert service["spec"]["ports"][0]["port"] == 80
 

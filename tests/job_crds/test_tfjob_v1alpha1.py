@@ -40,8 +40,8 @@ def test_all_names_follow_from_ours(environment):
     launcher.until(State.RUNNING)
     job = stored(environment)
     name, runtime_id = job["metadata"]["name"], job["spec"]["RuntimeId"]
-    wanted = [f"{name}-{task}-{runtime_id}-{i}" for task, i in (("master", 0), ("worker", 0), ("worker", 1))]
-    until(lambda: names(environment, _BATCH) == names(environment, SERVICES) == wanted)
+    expected = [f"{name}-{task}-{runtime_id}-{i}" for task, i in (("master", 0), ("worker", 0), ("worker", 1))]
+    until(lambda: names(environment, _BATCH) == names(environment, SERVICES) == expected)
     labels = environment.pods()[0]["metadata"]["labels"]
     assert labels["tf_job_name"] == name
     assert labels["runtime_id"] == runtime_id
@@ -165,9 +165,9 @@ def test_the_operators_own_parameter_servers(environments, build):
     options = {"systems": {"tfjob-v1alpha1": {"default_ps": True}}}
     launcher = environment.launch({"roles": roles, "env": _ENV, "command": ["python", "-c", PROGRAM], **options})
     launcher.ends(0, State.SUCCEEDED)
-    said = "\n".join(f"{who} {line}" for who, line in launcher.lines())
-    assert "ps-0 parameter server 0 listens" in said
-    assert "chief-0 total 20.0 /job:ps/replica:0/task:0" in said
+    log = "\n".join(f"{who} {line}" for who, line in launcher.lines())
+    assert "ps-0 parameter server 0 listens" in log
+    assert "chief-0 total 20.0 /job:ps/replica:0/task:0" in log
     job = stored(environment)
     config_map = f"cm-ps-{job['spec']['RuntimeId']}"
     assert config_map in names(environment, _CONFIG_MAPS)

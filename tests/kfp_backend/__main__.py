@@ -41,8 +41,8 @@ PIPELINES = {
 
 def main() -> None:
     args = _arguments()
-    given = {IMAGE: args.launcher, f"tfsteps/digits:{__version__}": args.digits, TRAINS: args.mnist}
-    images = {name: image for name, image in given.items() if image}
+    image_files = {IMAGE: args.launcher, f"tfsteps/digits:{__version__}": args.digits, TRAINS: args.mnist}
+    images = {name: image for name, image in image_files.items() if image}
     backend = Backend(Cluster(), args.namespace, images)
     with concurrent.futures.ThreadPoolExecutor(args.at_once) as pool:
         names = {pool.submit(fill): name for name, fill in _cells(backend, args)}
@@ -72,18 +72,18 @@ def _arguments() -> argparse.Namespace:
 
 def _cells(backend: Backend, args: argparse.Namespace) -> Iterator[tuple[str, Callable[[], str]]]:
     """Yield the name of each cell, and what carries it out and returns its text."""
-    wanted = args.tables or TABLES
-    if "pipelines" in wanted:
+    tables = args.tables or TABLES
+    if "pipelines" in tables:
         yield from ((f"pipeline | {name}", functools.partial(_pipeline, backend, name)) for name in PIPELINES)
-    if "examples" in wanted:
+    if "examples" in tables:
         for example in examples():
             shown = dataclasses.replace(example, code=example.code.replace(" gpu=1,", ""))
-            for made in shown.pipelines():
-                yield f"example | {example}", functools.partial(_run, backend, made, made.name, {}, "SUCCEEDED")
-    if "losses" in wanted:
+            for pipeline in shown.pipelines():
+                yield f"example | {example}", functools.partial(_run, backend, pipeline, pipeline.name, {}, "SUCCEEDED")
+    if "losses" in tables:
         for loss, shape in itertools.product(args.losses.split(","), args.shapes.split(",")):
             yield f"{loss} | {shape}", LossCase(backend, shape, loss).cell
-    if "rules" in wanted:
+    if "rules" in tables:
         yield "rules | schedules", Rules(backend, args.minutes).cell
 
 

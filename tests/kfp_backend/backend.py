@@ -49,10 +49,10 @@ class Backend:
             for ours, there in self.images.items():
                 text = text.replace(ours, there)
             file.write_text(text)
-            made = self.client.create_run_from_pipeline_package(
+            created = self.client.create_run_from_pipeline_package(
                 str(file), arguments=inputs or {}, run_name=name, enable_caching=False
             )
-        return made.run_id
+        return created.run_id
 
     def state(self, run: str) -> str:
         return self.client.get_run(run).state
@@ -85,9 +85,9 @@ class Backend:
 
     def node(self, run: str, pod: str):
         """Return the node of a pod as Argo's controller knows it; empty = not yet."""
-        found = self.workflow(run).get("status", {}).get("nodes", {}).values()
+        nodes = self.workflow(run).get("status", {}).get("nodes", {}).values()
         name = self.api.get(PODS, self.namespace, pod)["metadata"]["annotations"]["workflows.argoproj.io/node-name"]
-        return next((item for item in found if item["name"] == name), {})
+        return next((item for item in nodes if item["name"] == name), {})
 
     def jobs(self, run: str):
         """Return the jobs of a run that are there, by name."""
@@ -104,8 +104,8 @@ class Backend:
 
     def launchers(self, run: str):
         """Return the names of the pods in which a step of a run follows a replica that is up."""
-        found = self.api.list(PODS, self.namespace, labelSelector=f"pipeline/runid={run}")["items"]
-        running = [item["metadata"]["name"] for item in found if item["status"].get("phase") == "Running"]
+        pods = self.api.list(PODS, self.namespace, labelSelector=f"pipeline/runid={run}")["items"]
+        running = [item["metadata"]["name"] for item in pods if item["status"].get("phase") == "Running"]
         return [item for item in running if "[worker-0] up" in self.log(item)]
 
     def step(self, pod: str) -> str:
@@ -151,15 +151,15 @@ class Backend:
 
     def tasks(self, run: str) -> str:
         """Return the state of each task of a run and how many seconds it took; drivers are left out."""
-        told = []
+        states = []
         for task in self.client.get_run(run).run_details.task_details:
             name = task.display_name or "-driver"
             if name.endswith("-driver") or name in {"executor", "root"} or not task.start_time:
                 continue
             ended = task.end_time and task.end_time > task.start_time  # year 1: it has not
             took = f" {(task.end_time - task.start_time).total_seconds():.0f} s" if ended else ""
-            told.append(f"{name} {task.state}{took}")
-        return ", ".join(told)
+            states.append(f"{name} {task.state}{took}")
+        return ", ".join(states)
 
 
 def phase(job) -> str:

@@ -75,12 +75,12 @@ class LossCase:
         """Carry it out and say what became of the job and of the run."""
         script = FAILS_ONCE if self.loss == "retried" else TRAINS
         with _COMPILES:
-            made = pipeline(self.shape, script, STEP_SECONDS if self.loss == "timeout" else 0)
-        if made is None:
+            compiled = pipeline(self.shape, script, STEP_SECONDS if self.loss == "timeout" else 0)
+        if compiled is None:
             return "cannot be set"
-        self.run = self.backend.start(made, f"{self.shape}: {self.loss}")
-        told = self._retried() if self.loss == "retried" else self._lost()
-        return f"{told}; left running: {self.backend.running(self.run) or 'nothing'} [{self.run[:8]}]"
+        self.run = self.backend.start(compiled, f"{self.shape}: {self.loss}")
+        outcome = self._retried() if self.loss == "retried" else self._lost()
+        return f"{outcome}; left running: {self.backend.running(self.run) or 'nothing'} [{self.run[:8]}]"
 
     def _lost(self) -> str:
         pod = self.backend.until(lambda: self.backend.launchers(self.run))[0]
@@ -132,7 +132,7 @@ class LossCase:
 
     def _fate(self, name: str) -> str:
         """Return what became of a job; empty = it goes on."""
-        found = self.backend.jobs(self.run).get(name)
-        if found is None or "deletionTimestamp" in found["metadata"]:
+        current = self.backend.jobs(self.run).get(name)
+        if current is None or "deletionTimestamp" in current["metadata"]:
             return "deleted"
-        return "" if phase(found) == "goes on" else phase(found)
+        return "" if phase(current) == "goes on" else phase(current)

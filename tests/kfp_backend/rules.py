@@ -80,8 +80,8 @@ class Rules:
         command += itertools.chain.from_iterable(("-p", item) for item in parameters)
         both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for _ in "ab"]
         for process in both:
-            said, _ = process.communicate()
-            print(f"submit {name}: {process.returncode}\n    " + "\n    ".join(said.splitlines()[-4:]), flush=True)
+            output, _ = process.communicate()
+            print(f"submit {name}: {process.returncode}\n    " + "\n    ".join(output.splitlines()[-4:]), flush=True)
 
     def _manual(self) -> None:
         self._tfsteps("submit", str(self.package), "--replace", "-p", "seconds=100")
@@ -93,14 +93,14 @@ class Rules:
     # --- what came of it
 
     def _schedules(self) -> list[dict[str, Any]]:
-        found = json.loads(self._tfsteps("schedules", "--output", "json"))
-        return [item for item in found if item["name"] in (self.fill, self.overlap)]
+        schedules = json.loads(self._tfsteps("schedules", "--output", "json"))
+        return [item for item in schedules if item["name"] in (self.fill, self.overlap)]
 
     def _runs(self) -> list[Any]:
         """Return the runs of both schedules that the API knows."""
-        own = {item["id"] for item in self._schedules()}
+        ids = {item["id"] for item in self._schedules()}
         runs = self.backend.client.list_runs(page_size=100, sort_by="created_at desc").runs or []
-        return [run for run in runs if run.recurring_run_id in own]
+        return [run for run in runs if run.recurring_run_id in ids]
 
     def _judged(self) -> str:
         names = {item["id"]: item["name"] for item in self._schedules()}

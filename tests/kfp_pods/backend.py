@@ -55,7 +55,7 @@ class Ended:
     """How a step's container ended: exit code, what it printed, and what was published of its outputs."""
 
     code: int
-    said: str
+    output: str
     published: dict | None
 
     def parameter(self, name):
@@ -96,12 +96,14 @@ class Step:
         [spec] = self._compiled()["components"].values()
         inputs, outputs = spec.get("inputDefinitions", {}), spec["outputDefinitions"]
         defaults = {
-            name: each["defaultValue"] for name, each in inputs.get("parameters", {}).items() if "defaultValue" in each
+            name: parameter["defaultValue"]
+            for name, parameter in inputs.get("parameters", {}).items()
+            if "defaultValue" in parameter
         }
         folder = f"mlpipeline/v2/artifacts/a-pipeline/{self.run.id}/{self.node.rpartition('.')[2]}/{self.salt}"
         artifacts = {
-            name: {"artifacts": [{"name": name, "type": each["artifactType"], "uri": f"minio://{folder}/{name}"}]}
-            for name, each in outputs.get("artifacts", {}).items()
+            name: {"artifacts": [{"name": name, "type": artifact["artifactType"], "uri": f"minio://{folder}/{name}"}]}
+            for name, artifact in outputs.get("artifacts", {}).items()
         }
         run_id = {"run_id": self.run.id} if "run_id" in inputs.get("parameters", {}) else {}
         return {
@@ -168,8 +170,8 @@ class Backend:
         until(lambda: not exists(self.api, PODS, self.namespace, name))
         node = {"id": name, "name": step.node_name(attempt), "type": "Pod", "phase": phase}
         self.api.patch(WORKFLOWS, self.namespace, step.run.name, {"status": {"nodes": {name: node}}})
-        made = self.api.create(PODS, self.namespace, self._pod(step, name, attempt))
-        return made["metadata"]["name"], made["metadata"]["uid"]
+        created = self.api.create(PODS, self.namespace, self._pod(step, name, attempt))
+        return created["metadata"]["name"], created["metadata"]["uid"]
 
     def finish(self, step, attempt=None):
         """Make a step's pod and see it to its end."""
@@ -193,9 +195,9 @@ class Backend:
             return main.get("state", {}).get("terminated")
 
         code = until(terminated)["exitCode"]
-        said = self.log(pod)
-        found = re.search(r"^published (.*)$", said, re.MULTILINE)
-        return Ended(code, said, json.loads(found[1]) if found else None)
+        log = self.log(pod)
+        match = re.search(r"^published (.*)$", log, re.MULTILINE)
+        return Ended(code, log, json.loads(match[1]) if match else None)
 
     def log(self, pod):
         """Return what a step has printed so far."""
@@ -213,13 +215,13 @@ class Backend:
         owner = {key: step.run.workflow[key] for key in ("apiVersion", "kind")}
         owner |= {"name": step.run.name, "uid": step.run.workflow["metadata"]["uid"]}
         container = {"image": self.image, "imagePullPolicy": "IfNotPresent"}
-        own = {"fieldRef": {"fieldPath": "metadata.name"}}
+        pod_name = {"fieldRef": {"fieldPath": "metadata.name"}}
         main = {
             **container,
             "name": "main",
             "command": ["python", "-c", PROCESS_ONE, "executor", str(step.lingers), *step.command()],
             "env": [
-                {"name": "KFP_POD_NAME", "valueFrom": own},
+                {"name": "KFP_POD_NAME", "valueFrom": pod_name},
                 {"name": "KFP_POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},
                 {"name": "ARGO_NODE_ID", "value": name},
                 {"name": "PROCESS_ONE", "value": PROCESS_ONE},
@@ -268,11 +270,11 @@ class Backend:
         program = f"""
 import os, pathlib, time
 def pids():
-    for each in pathlib.Path("/proc").iterdir():
-        if each.name.isdigit() and each.name != str(os.getpid()):
-            words = (each / "cmdline").read_bytes().split(b"\\0")
+    for process in pathlib.Path("/proc").iterdir():
+        if process.name.isdigit() and process.name != str(os.getpid()):
+            words = (process / "cmdline").read_bytes().split(b"\\0")
             if words[1:3] == [b"-m", {who!r}.encode()]:
-                yield int(each.name)
+                yield int(process.name)
 target = [1] if {who!r} == "1" else list(pids())
 assert target
 when = time.time() + 0.5
@@ -309,10 +311,10 @@ for each in target:
 
     def jobs(self, stem):
         """Return name -> uid of the jobs that were made for `stem` and are not being deleted."""
-        found = [item["metadata"] for item in self.api.list(JOBS, self.namespace)["items"]]
+        metadata = [item["metadata"] for item in self.api.list(JOBS, self.namespace)["items"]]
         return {
             entry["name"]: entry["uid"]
-            for entry in found
+            for entry in metadata
             if entry["name"].rpartition("-")[0] == stem and "deletionTimestamp" not in entry
         }
 

@@ -53,7 +53,7 @@ def test_event_files_on_s3(backend, tensorboard_image, tmp_path):
         }
         inputs = {"log_dir": "s3://training/runs/{run_id}", "env": env, "image": tensorboard_image}
         ended = backend.finish(Step(run, "tensorboard", "tensorboard", inputs))
-        assert ended.code == 0, ended.said
+        assert ended.code == 0, ended.output
         (name,) = tensorboards(backend, run)
         assert ended.parameter("tensorboard_url") == f"http://{name}.{backend.namespace}.svc/"
         assert ended.published["files"]["tensorboard_link"]
@@ -67,9 +67,9 @@ def test_it_is_that_of_the_train_step_with_the_same_spec(backend, tensorboard_im
     run = backend.run("board-shared")
     inputs = job("shared", by_shell("loss", 0.5), tensorboard={"image": tensorboard_image}, **CLAIM)
     trained = backend.finish(Step(run, "train", "train", inputs))
-    assert trained.code == 0, trained.said
+    assert trained.code == 0, trained.output
     ended = backend.finish(Step(run, "tensorboard", "tensorboard", {"spec": inputs["spec"]}))
-    assert ended.code == 0, ended.said
+    assert ended.code == 0, ended.output
     (name,) = tensorboards(backend, run)
     assert answer(backend, name, "data/runs") == ["logs"]
     assert trained.parameter("tensorboard_url") == ended.parameter("tensorboard_url")
@@ -78,5 +78,5 @@ def test_it_is_that_of_the_train_step_with_the_same_spec(backend, tensorboard_im
 def test_a_log_directory_that_no_pod_can_read(backend):
     ended = backend.finish(Step(backend.run("board-nowhere"), "tensorboard", "tensorboard", {"log_dir": "/tmp/logs"}))
     assert ended.code == 1
-    assert "log_dir: cannot be served: /tmp/logs is on no claim" in ended.said
+    assert "log_dir: cannot be served: /tmp/logs is on no claim" in ended.output
     assert ended.published is None

@@ -56,8 +56,8 @@ class Terminal:
                     process.kill()
 
     def jobs(self, run):
-        found = self.api.list(TFJob.resource, self.namespace)["items"]
-        return [item for item in found if item["metadata"]["labels"]["tfsteps.dev/run-id"] == run]
+        items = self.api.list(TFJob.resource, self.namespace)["items"]
+        return [item for item in items if item["metadata"]["labels"]["tfsteps.dev/run-id"] == run]
 
     def reasons(self, run):
         """Return the reasons of the events of a run's pods."""
@@ -81,17 +81,17 @@ def namespace():
         assert pathlib.Path(file).exists(), f"there is no {file}: run `make cluster`, or set KUBECONFIG"
         api = Api(access.find())
         name = f"u-cli-{secrets.token_hex(3)}"
-        made = api.create(NAMESPACES, "", {"metadata": {"name": name, "labels": MANAGED_BY}})
+        created = api.create(NAMESPACES, "", {"metadata": {"name": name, "labels": MANAGED_BY}})
         until(lambda: exists(api, ACCOUNTS, name, "default"))
         yield api, name
-        api.delete(NAMESPACES, "", name, made["metadata"]["uid"])
+        api.delete(NAMESPACES, "", name, created["metadata"]["uid"])
 
 
 @pytest.fixture(scope="session")
 def versioned(namespace):
     """Return an image whose tag says that it need not be pulled: a TrainJob takes no pull policy."""
-    if given := os.environ.get("TFSTEPS_VERSIONED_BUSYBOX_IMAGE"):
-        return given
+    if image := os.environ.get("TFSTEPS_VERSIONED_BUSYBOX_IMAGE"):
+        return image
     images.load_programs("registry.local/busybox:1", {}, ["sh"])
     return "registry.local/busybox:1"
 

@@ -130,10 +130,10 @@ def test_a_running_job_is_seen_followed_and_stopped_from_another_machine(termina
             stopped = terminal.tfsteps("stop", "busy", "--now")
             out, _ = logs.communicate(timeout=60)
             assert logs.returncode == 0
-        said, _ = launcher.communicate(timeout=60)
+        output, _ = launcher.communicate(timeout=60)
         assert launcher.returncode == ExitCode.CANCELLED
     assert re.fullmatch(r"(stopping quick: waiting for worker-0\n)?quick cancelled after \S+\n", stopped.stdout)
-    assert "`tfsteps stop` ended it" in said
+    assert "`tfsteps stop` ended it" in output
     assert out
     for expected in (
         r"^events$",
@@ -178,11 +178,11 @@ def test_a_job_is_paused_and_resumed(terminal):
         assert "is paused already" in terminal.tfsteps("pause", "calm").stderr
         resumed = terminal.tfsteps("resume", "calm", "--task", "quick")
         assert (resumed.returncode, resumed.stdout.startswith("quick is resumed; ")) == (0, True)
-        said = read_until(launcher, "up")
+        output = read_until(launcher, "up")
         terminal.release("calm")
-        said += launcher.communicate(timeout=60)[0]
+        output += launcher.communicate(timeout=60)[0]
     assert launcher.returncode == ExitCode.SUCCEEDED
-    assert [line for line in said.splitlines() if line.startswith("[")] == [
+    assert [line for line in output.splitlines() if line.startswith("[")] == [
         f"[worker-0] {item}" for item in ("ready", "up", "end")
     ]
     assert "has ended: quick succeeded" in terminal.tfsteps("pause", "calm").stderr
@@ -195,21 +195,21 @@ def test_held_replicas_are_there_to_look_around_in(terminal, versioned, system):
     limits, roles = "deadlines: {running: 1s, no_progress: 1s}", "{worker: {}}"
     job = terminal.job("exit 3", limits, roles, versioned)
     with terminal.started("debug", job, "--hold", "worker", "--system", system) as held:
-        said = read_until(held, "all that is held is up")
-        shells = re.findall(r"(\S+) is held; a shell beside it:  kubectl (.*)", said)
+        output = read_until(held, "all that is held is up")
+        shells = re.findall(r"(\S+) is held; a shell beside it:  kubectl (.*)", output)
         ((name, command),) = shells
         typed = kubectl(
             *shlex.split(command.replace("-it", "-i")), text='echo "$TFSTEPS_ROLE-$TFSTEPS_INDEX $TF_CONFIG"'
         )
-        told, _, config = typed.stdout.partition(" ")
+        replica, _, config = typed.stdout.partition(" ")
         task = json.loads(config)["task"]
-        assert told == f"{task['type']}-{task['index']}" == name == "worker-0", typed.stderr
+        assert replica == f"{task['type']}-{task['index']}" == name == "worker-0", typed.stderr
         time.sleep(2)  # longer than the deadlines that do not hold
         assert held.poll() is None
         held.send_signal(signal.SIGINT)
         held.communicate(timeout=60)
     assert held.returncode == ExitCode.CANCELLED
-    assert "worker: its program is  sh -c 'exit 3'" in said
+    assert "worker: its program is  sh -c 'exit 3'" in output
 
 
 def test_show_follow_ends_with_the_job(terminal):

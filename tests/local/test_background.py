@@ -74,10 +74,10 @@ def test_a_launcher_that_was_killed(tmp_path):
     assert background.follow(AttemptFolder.of(status.identity)).state == "lost"
 
 
-@pytest.mark.parametrize("told", [b"", b'{"type": "_Begun", "status": {"ident'], ids=["nothing", "cut"])
-def test_a_launcher_that_ends_before_it_has_reported_is_one_clear_error(told, tmp_path, monkeypatch):
+@pytest.mark.parametrize("report", [b"", b'{"type": "_Begun", "status": {"ident'], ids=["nothing", "cut"])
+def test_a_launcher_that_ends_before_it_has_reported_is_one_clear_error(report, tmp_path, monkeypatch):
     def end(_run, teller):
-        os.write(teller._pipe, told)
+        os.write(teller._pipe, report)
         os._exit(1)
 
     monkeypatch.setattr(background, "_stay", end)

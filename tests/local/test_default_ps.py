@@ -58,8 +58,8 @@ def test_a_program_of_tensorflow_1_uses_the_operators_parameter_server():
     fields["strategy"] = "between_graph"
     options = {"systems": {"tfjob-v1alpha1": {"default_ps": True, "tf_config": "operator"}}}
     job = spec.from_plain({**fields, **options}, "test", registry.options())
-    places = OutputPaths(output="/o", model="/o/m", logs="/o/l", base_dir=None)
-    manifest = KINDS["tensorflow.org"].render(job, Identity(run="r", task="t"), places, "ns").manifest
+    paths = OutputPaths(output="/o", model="/o/m", logs="/o/l", base_dir=None)
+    manifest = KINDS["tensorflow.org"].render(job, Identity(run="r", task="t"), paths, "ns").manifest
     manifest["metadata"]["uid"] = "u"
     manifest["spec"] = tfjob_replicas.defaulted(manifest["spec"], "none")
     tasks = tfjob_replicas.tasks(manifest)
@@ -70,8 +70,8 @@ def test_a_program_of_tensorflow_1_uses_the_operators_parameter_server():
     }
     master, server = [started(manifest, task, hosts) for task in tasks]
     try:
-        said, _ = master.communicate(timeout=120)
-        assert (master.returncode, said) == (0, "total 2.0\n")
+        output, _ = master.communicate(timeout=120)
+        assert (master.returncode, output) == (0, "total 2.0\n")
     finally:
         for process in (master, server):
             process.kill()

@@ -70,5 +70,5 @@ def test_fit_of_keras_3_fails_as_documented(roles, error):
     """If this fails, Keras has learned it: change the table of docs/get-started/keras.md, and README's known limits."""
     result = run_job(f"name: fit\ncommand: [python, keras_fit.py]\nroles: {roles}\nenv: {{TF_CPP_MIN_LOG_LEVEL: 2}}\n")
     assert result.status.state is State.FAILED
-    assert result.said(re.escape(error))
-    assert not result.said("fit works")
+    assert result.printed(re.escape(error))
+    assert not result.printed("fit works")

@@ -38,8 +38,8 @@ def outputs(tmp_path, task):
 
 def states(run):
     """Return the state of each job of a run, by the job's stem."""
-    found = [attempt.status() for attempt in attempts(run)]
-    return {status.job.rpartition("-")[0]: str(status.state) for status in found}
+    statuses = [attempt.status() for attempt in attempts(run)]
+    return {status.job.rpartition("-")[0]: str(status.state) for status in statuses}
 
 
 def failure(tmp_path, pipeline, **options):
@@ -296,11 +296,11 @@ def test_nothing_to_clean_up(tmp_path):
     assert outputs(tmp_path, "cleanup")["removed"] == []
 
 
-@pytest.mark.parametrize("given", [{"scope": "all"}, {"on_end": "burn"}, {"system": "abacus"}])
-def test_cleanup_with_wrong_inputs(given, tmp_path):
+@pytest.mark.parametrize("inputs", [{"scope": "all"}, {"on_end": "burn"}, {"system": "abacus"}])
+def test_cleanup_with_wrong_inputs(inputs, tmp_path):
     @dsl.pipeline(name="wrong")
     def wrong():
-        cleanup(**given)
+        cleanup(**inputs)
 
     assert failure(tmp_path, wrong)[0] == {"cleanup": 2}
 
@@ -352,7 +352,7 @@ def test_train_and_finalize_that_fails(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "decision"),
+    ("inputs", "decision"),
     [
         ({"threshold": 0.875}, "pass"),
         ({"threshold": 0.9}, "fail"),
@@ -360,7 +360,7 @@ def test_train_and_finalize_that_fails(tmp_path):
         ({"threshold": 0.5, "direction": "at_most"}, "fail"),
     ],
 )
-def test_the_gate_decides_a_branch(given, decision, tmp_path):
+def test_the_gate_decides_a_branch(inputs, decision, tmp_path):
     @dsl.pipeline(name="gate")
     def gate():
         trained = train(
@@ -370,8 +370,8 @@ def test_the_gate_decides_a_branch(given, decision, tmp_path):
             env={"PYTHONPATH": str(ROOT)},
             metric_tags={"accuracy": "eval/accuracy"},
         )
-        by_job = evaluate_gate(metric="accuracy", job=trained.outputs["job"], **given)
-        evaluate_gate(metric="accuracy", artifact=trained.outputs["metrics"], **given)
+        by_job = evaluate_gate(metric="accuracy", job=trained.outputs["job"], **inputs)
+        evaluate_gate(metric="accuracy", artifact=trained.outputs["metrics"], **inputs)
         with dsl.If(by_job.outputs["decision"] == "pass"):
             say(text="through")
 
@@ -382,7 +382,7 @@ def test_the_gate_decides_a_branch(given, decision, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "code", "says"),
+    ("inputs", "code", "says"),
     [
         ({"metrics": {"loss": 0.5}, "threshold": 0.1, "required": True}, 0, "loss = 0.5 is at least 0.1: pass."),
         ({"metrics": {"loss": 0.5}, "threshold": 0.9, "required": True}, 10, "loss = 0.5 is not at least 0.9: fail."),
@@ -398,10 +398,10 @@ def test_the_gate_decides_a_branch(given, decision, tmp_path):
         ({"metrics": {"loss": 0.5}, "job": {"metrics": {"loss": 9.0}}, "threshold": 1.0}, 0, "loss = 0.5 is not"),
     ],
 )
-def test_the_gate(given, code, says, tmp_path):
+def test_the_gate(inputs, code, says, tmp_path):
     @dsl.pipeline(name="gate")
     def gate():
-        evaluate_gate(metric="loss", **given)
+        evaluate_gate(metric="loss", **inputs)
 
     lines = []
     try:

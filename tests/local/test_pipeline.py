@@ -44,9 +44,9 @@ def assert_nothing_left(output):
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             assert process.environ().get("TFSTEPS_RUN_ID") != run_id, process.cmdline()
-    if found := re.search(r"^tensorboard (http\S+)$", output, re.MULTILINE):
+    if match := re.search(r"^tensorboard (http\S+)$", output, re.MULTILINE):
         with pytest.raises(urllib.error.URLError):
-            urllib.request.urlopen(found[1], timeout=60)
+            urllib.request.urlopen(match[1], timeout=60)
     for attempt in store.attempts(run_id):
         assert attempt.status().tensorboard_url == "", "the records name no address where nothing answers"
 
@@ -162,9 +162,9 @@ def test_side_by_side():
     code, output = run("--examples", "500", *settings, pipeline="side_by_side")
     assert code == 0, output
     assert steps(output) == {"prepare": "0", "train": "0", "train-2": "0", "compare": "0"}
-    found = [attempt.status() for attempt in attempts()]
-    assert len({status.job for status in found}) == len({status.output for status in found}) == 2
-    for status, size in zip(sorted(found, key=lambda each: each.identity.task), FIGHTERS.values(), strict=True):
+    statuses = [attempt.status() for attempt in attempts()]
+    assert len({status.job for status in statuses}) == len({status.output for status in statuses}) == 2
+    for status, size in zip(sorted(statuses, key=lambda status: status.identity.task), FIGHTERS.values(), strict=True):
         assert json.loads(pathlib.Path(status.output, "settings.json").read_text())["HIDDEN"] == size
         assert pathlib.Path(status.model, "saved_model.pb").is_file()
 

@@ -29,10 +29,10 @@ def job(code, more=""):
 
 def curves(status):
     """Return the steps of each curve."""
-    reader, found = ScalarReader(status.logs), {}
+    reader, steps = ScalarReader(status.logs), {}
     for scalar in reader.poll():
-        found.setdefault(scalar.name, []).append(scalar.step)
-    return found
+        steps.setdefault(scalar.name, []).append(scalar.step)
+    return steps
 
 
 @pytest.mark.tensorflow

@@ -28,8 +28,8 @@ def output(tmp_path):
 
 def started(output, *command):
     job = {"name": "last", "command": ["sh", "-c", *command], "roles": {"worker": {}}}
-    given = {"inputs": {"parameterValues": {"spec": job}}, "outputs": {"outputFile": str(output)}}
-    program = [sys.executable, "-m", "tfsteps.steps.train.launcher", "--executor_input", json.dumps(given)]
+    executor_input = {"inputs": {"parameterValues": {"spec": job}}, "outputs": {"outputFile": str(output)}}
+    program = [sys.executable, "-m", "tfsteps.steps.train.launcher", "--executor_input", json.dumps(executor_input)]
     return subprocess.Popen(program, stdout=subprocess.PIPE, text=True)
 
 
@@ -58,8 +58,8 @@ def test_while_it_writes_its_outputs(script, code, output):
     os.mkfifo(pipe)
     with started(output, script) as process:
         written = json.loads(signalled(process, pipe))
-        said, _ = process.communicate(timeout=60)
-    assert process.returncode == code, said
+        printed, _ = process.communicate(timeout=60)
+    assert process.returncode == code, printed
     assert written["parameterValues"]["job"]["state"] == ("failed" if code else "succeeded")
 
 
@@ -73,6 +73,6 @@ def test_while_it_writes_its_report(output):
         os.mkfifo(pipe)
         process.send_signal(signal.SIGTERM)
         assert b"<html" in signalled(process, pipe)
-        said, _ = process.communicate(timeout=60)
-    assert process.returncode == 12, said
+        printed, _ = process.communicate(timeout=60)
+    assert process.returncode == 12, printed
     assert json.loads(output.read_text())["parameterValues"]["job"]["state"] == "cancelled"

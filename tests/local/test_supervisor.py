@@ -42,7 +42,7 @@ def test_two_workers_and_an_evaluator():
     result = run_job(f"{STANDIN}roles: {{worker: {{replicas: 2}}, evaluator: {{}}}}")
     assert result.status.state is State.SUCCEEDED
     assert {r.state for r in result.status.replicas} == {ReplicaState.SUCCEEDED}
-    assert result.said(f"done wsum {WSUM_TWO_REPLICAS}")
+    assert result.printed(f"done wsum {WSUM_TWO_REPLICAS}")
 
 
 @pytest.mark.shows("tf_config", "local")
@@ -50,7 +50,7 @@ def test_every_variable_is_there():
     code = 'env | grep -E "^(TF_CONFIG|TFSTEPS_|no_proxy|MINE)" | sort'
     text = script(code, "{worker: {replicas: 2}, evaluator: {}}", "env: {MINE: 1}\nsystems: {local: {started: spawn}}")
     result = run_job(text, run="my-run")
-    seen = {line.partition("] ")[2] for line in result.said(r"\[evaluator-0\]")}
+    seen = {line.partition("] ")[2] for line in result.printed(r"\[evaluator-0\]")}
     assert {
         "MINE=1",
         "TFSTEPS_RUN_ID=my-run",
@@ -70,18 +70,18 @@ def test_every_variable_is_there():
 
 
 @pytest.mark.parametrize(
-    ("command", "code", "said"),
+    ("command", "code", "message"),
     [
         ("[no-such-program]", 127, "not found"),
         ("[python, no_such_script.py]", 2, "No such file"),
         ("[./standin.py]", 126, "ermission denied"),
     ],
 )
-def test_a_wrong_command_fails_with_its_own_message(command, code, said):
+def test_a_wrong_command_fails_with_its_own_message(command, code, message):
     result = run_job(f"name: wrong\nroles: {{worker: {{}}}}\ncommand: {command}")
     assert result.status.state is State.FAILED
     assert result.status.failure.exit_code == code
-    assert said in result.status.failure.tail[-1]
+    assert message in result.status.failure.tail[-1]
 
 
 @pytest.mark.parametrize("by_path", [False, True])
@@ -122,7 +122,7 @@ def test_a_killed_worker_of_two_restarts_both_and_counts_once():
     result = run_job(text.replace("RESUME: 1", "RESUME: 1, FAIL_AT: 30"))
     assert result.status.state is State.SUCCEEDED
     assert [len(replica.incarnations) for replica in result.status.replicas] == [2, 2]
-    assert result.said(f"done wsum {WSUM_TWO_REPLICAS}")
+    assert result.printed(f"done wsum {WSUM_TWO_REPLICAS}")
 
 
 @pytest.mark.shows("success_all_workers", "local")
@@ -267,8 +267,8 @@ time.sleep(600)"""
     result = run_job(python(code, more).replace("{worker: {}}", TWO_SLEEPERS))
     assert result.watcher.states == [State.PENDING, State.RUNNING, State.FAILED]
     pid = result.replica("worker-0").incarnations[-1].place.split()[1]
-    said = f"Still pending: worker-0. NotJoined: worker-0 runs (pid {pid}) but does not listen on its TF_CONFIG port"
-    assert f"`pending` passed after 3s. {said}" in result.status.message
+    message = f"Still pending: worker-0. NotJoined: worker-0 runs (pid {pid}) but does not listen on its TF_CONFIG port"
+    assert f"`pending` passed after 3s. {message}" in result.status.message
 
 
 BAR = """import time
@@ -361,14 +361,14 @@ def test_a_full_disk_loses_log_lines_but_not_the_job(tmp_path, monkeypatch):
         monkeypatch.setenv("TFSTEPS_HOME", str(disk / "home"))
         result = run_job(script("seq 1 30000; echo last", more="output_dir: out"))
         assert result.status.state is State.SUCCEEDED
-        assert result.said("last")
+        assert result.printed("last")
         assert "log lines could not be saved: No space left on device" in result.status.warnings[0]
     finally:
         subprocess.run(["umount", str(disk)], check=True)
 
 
 def test_the_folder_of_programs_is_the_working_directory():
-    assert run_job(script("pwd")).said(str(PROGRAMS))
+    assert run_job(script("pwd")).printed(str(PROGRAMS))
 
 
 def test_an_incarnation_is_not_blamed_for_what_an_earlier_one_printed(tmp_path):
@@ -377,7 +377,7 @@ def test_an_incarnation_is_not_blamed_for_what_an_earlier_one_printed(tmp_path):
         "{name: twice, restart: on_failure, backoff_limit: 1, roles: {worker: {}}, "
         f'command: [python, -c, "{script}; raise ValueError(1)"]}}'
     )
-    assert result.said("ValueError")
+    assert result.printed("ValueError")
     digest = result.status.failure
     assert digest
     assert (digest.exit_code, digest.exception, digest.tail) == (7, "", [])
@@ -389,7 +389,7 @@ def test_a_replica_does_not_wait_for_its_lines_to_be_shown(tmp_path):
     job = f'{{name: loud, command: [python, -c, "{script}"], roles: {{worker: {{}}}}}}'
     result = run_job(job, ("x{99}", lambda _: until(done.exists)))
     assert result.status.state is State.SUCCEEDED
-    assert len(result.said("x{99}$")) == 100_000
+    assert len(result.printed("x{99}$")) == 100_000
     assert AttemptFolder.of(result.status.identity).log.read_bytes().count(b"x" * 99 + b"\n") == 100_000
 
 
@@ -405,7 +405,7 @@ def test_a_deadline_names_the_silent_replica_with_its_last_line_and_its_stack():
     assert "it stood at <string>:3 in inner; its last line: step 3." in result.status.message
     assert re.search(r"worker-0 printed nothing for [4-9] s", result.status.message)
     assert "line 3 in inner" in result.status.failure.tail[0]
-    assert result.said(r"\(stack at the deadline\)")
+    assert result.printed(r"\(stack at the deadline\)")
 
 
 def test_a_deadline_sends_its_signal_to_no_program_without_a_handler(tmp_path):
@@ -413,7 +413,7 @@ def test_a_deadline_sends_its_signal_to_no_program_without_a_handler(tmp_path):
     result = run_job(script(code, more="deadlines: {no_progress: 3s}"))
     assert result.status.state is State.FAILED
     assert (tmp_path / "term").exists()  # it was alive until SIGTERM
-    assert not result.said("stack at the deadline")
+    assert not result.printed("stack at the deadline")
 
 
 def test_an_import_error_is_not_restarted_a_second_time():

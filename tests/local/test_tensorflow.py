@@ -34,7 +34,7 @@ def succeeded(result, *names):
 def test_multi_worker_mirrored(roles):
     result = run_job(f"{MWMS}roles: {roles}\nenv: {ENV}}}\n")
     succeeded(result, *(replica.name for replica in result.status.replicas))
-    assert len(result.said(f"done wsum {WSUM_TWO_REPLICAS}")) == 2
+    assert len(result.printed(f"done wsum {WSUM_TWO_REPLICAS}")) == 2
     assert (pathlib.Path(result.status.output) / "export/1/saved_model.pb").exists()
     for replica in result.status.replicas:
         assert replica.incarnations[0].cpu_seconds > 1
@@ -55,8 +55,8 @@ def test_killed_worker_restarts_all_and_gives_the_same_bits():
     succeeded(result, "worker-0", "worker-1")
     assert result.ends("worker-1") == [("failed", 137), ("succeeded", 0)]
     assert len(result.replica("worker-0").incarnations) == 2
-    assert result.said(r"restored .* step")
-    assert len(result.said(f"done wsum {WSUM_TWO_REPLICAS}")) == 2
+    assert result.printed(r"restored .* step")
+    assert len(result.printed(f"done wsum {WSUM_TWO_REPLICAS}")) == 2
     assert State.RESTARTING in result.watcher.states
 
 
@@ -163,7 +163,7 @@ def test_a_full_output_disk_fails_the_job_and_is_reported(tmp_path):
     finally:
         subprocess.run(["umount", str(disk)], check=True)
     assert result.status.state is State.FAILED
-    assert result.said("No space left on device")
+    assert result.printed("No space left on device")
     assert result.status.failure.replica == "worker-0"
 
 

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from tests.support.processes import started
-from tests.unit.cli.command import COMMAND, said
+from tests.unit.cli.command import COMMAND, output_lines
 
 JOB = """\
 name: fit
@@ -35,7 +35,7 @@ def test_eleven_runs_and_one_out_of_memory(tmp_path, monkeypatch):
     with contextlib.ExitStack() as stack:
         runs = [stack.enter_context(launched(file, f"r{number}")) for number in range(11)]
         assert [run.wait(200) for run in runs] == [0] * 11
-    (tuning,) = json.loads("\n".join(said("tune", "-f", file, "--output", "json")))
+    (tuning,) = json.loads("\n".join(output_lines("tune", "-f", file, "--output", "json")))
     assert len(tuning["runs"]) == 11
     assert tuning["good_runs"] >= 10, "on a busy machine, one may have too few samples"
     cpu, memory = tuning["recommendations"]
@@ -46,17 +46,17 @@ def test_eleven_runs_and_one_out_of_memory(tmp_path, monkeypatch):
     size.write_text("220")
     with launched(file, "large", "--set", "resources.memory=150Mi") as run:
         assert run.wait(100) == 10
-    lines = said("tune", "fit", "-f", file)
+    lines = output_lines("tune", "fit", "-f", file)
     assert "  not counted: large: failed" in lines
     (row,) = (line for line in lines if line.startswith("worker  memory"))
     assert "256Mi        out of memory at 150 MiB in large; + 40%" in row, "210 MiB"
     assert sum(line.endswith("MiB") and "█" in line for line in lines) == 11, "a bar for each run"
 
-    difference = said("tune", "-f", file, "--diff")
+    difference = output_lines("tune", "-f", file, "--diff")
     assert difference[:2] == [f"--- {file}", f"+++ {file} (tuned)"]
     assert file.read_text() == text
-    assert said("tune", "-f", file, "--write") == [f"{file}: written"]
+    assert output_lines("tune", "-f", file, "--write") == [f"{file}: written"]
     (before,), (after,) = ([line for line in difference if line[:1] == sign and line[1:2] != sign] for sign in "-+")
     assert file.read_text() == text.replace(before[1:], after[1:])
     assert "memory: 256Mi}  # a guess" in after
-    assert said("tune", "-f", file, "--write") == [f"{file}: nothing to change"]
+    assert output_lines("tune", "-f", file, "--write") == [f"{file}: nothing to change"]

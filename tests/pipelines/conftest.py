@@ -25,8 +25,8 @@ def kubeconfig(cluster):
 @pytest.fixture(scope="session")
 def digits_image(build, tmp_path_factory):
     """The image of pipelines/Dockerfile, built from this tree and on the node."""
-    if given := os.environ.get("TFSTEPS_DIGITS_IMAGE"):  # where the cluster is not of this machine
-        return given
+    if image := os.environ.get("TFSTEPS_DIGITS_IMAGE"):  # where the cluster is not of this machine
+        return image
     context = tmp_path_factory.mktemp("digits")
     (context / "build/image").mkdir(parents=True)
     shutil.copy(wheel(), context / "build/image")

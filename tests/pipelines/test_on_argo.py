@@ -45,7 +45,9 @@ def runs(environment, claim, image, digits_image, tmp_path_factory):
 
 def submit(environment, file, name, inputs):
     """Start a Workflow as a user does."""
-    given = [f"--param={key}={each if isinstance(each, str) else json.dumps(each)}" for key, each in inputs.items()]
+    options = [
+        f"--param={key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in inputs.items()
+    ]
     command = [
         sys.executable,
         "-c",
@@ -57,7 +59,7 @@ def submit(environment, file, name, inputs):
         "--name",
         name,
     ]
-    done = subprocess.run([*command, *given], capture_output=True, text=True, check=False)
+    done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     environment.flows[name] = environment.cluster.api.get(WORKFLOWS, environment.namespace, name)["metadata"]
 

@@ -61,8 +61,8 @@ def cluster():
 @pytest.fixture(scope="session")
 def image(tmp_path_factory):
     """The launcher's image, built from this tree's wheel and on the node."""
-    if given := os.environ.get("TFSTEPS_LAUNCHER_IMAGE"):  # where the cluster is not of this machine
-        return given
+    if image_name := os.environ.get("TFSTEPS_LAUNCHER_IMAGE"):  # where the cluster is not of this machine
+        return image_name
     context = tmp_path_factory.mktemp("wheel")
     parts = [wheel(), ROOT / "images/launcher/requirements.txt"]
     for part in parts:

@@ -24,11 +24,11 @@ def permission(method, path, query):
 
     Which APIs there are, everybody may ask.
     """
-    found = _PATH.match(path)
-    if found is None:
+    match = _PATH.match(path)
+    if match is None:
         return None
-    verb = _VERBS.get(method) or ("get" if found["name"] else "watch" if "watch" in query else "list")
-    return verb, found["group"] or "", "/".join(filter(None, [found["plural"], found["sub"]]))
+    verb = _VERBS.get(method) or ("get" if match["name"] else "watch" if "watch" in query else "list")
+    return verb, match["group"] or "", "/".join(filter(None, [match["plural"], match["sub"]]))
 
 
 def main(program, account, record, *arguments):
@@ -55,12 +55,12 @@ def main(program, account, record, *arguments):
             write(200, "GET", path, query)
             return begin(self, path, query, **options)
 
-        def told(self, request, status, *answer):
+        def refuse(self, request, status, *answer):
             if request.endswith("/log"):  # of others, `recorded` hears
                 write(status, *request.split())
             return refused(self, request, status, *answer)
 
-        Api.open, Api.begin, Api.refused = recorded, begun, told
+        Api.open, Api.begin, Api.refused = recorded, begun, refuse
         return importlib.import_module(program).main(arguments)
 
 

@@ -32,18 +32,18 @@ class Launcher:
     Attributes:
         process: Its process.
         record: The file of what it asked.
-        said: The file of what it printed.
+        output: The file of what it printed.
         outputs: The file of its outputs.
     """
 
     process: subprocess.Popen
     record: os.PathLike
-    said: os.PathLike
+    output: os.PathLike
     outputs: os.PathLike
 
     def ends(self):
         """Return its exit code, and what it printed."""
-        return self.process.wait(120), self.said.read_text()
+        return self.process.wait(120), self.output.read_text()
 
     def requests(self):
         """Return (status, verb, group, resource) of all that it asked, who it is and what it may do aside."""
@@ -97,18 +97,18 @@ class Stage:
         outputs = self.folder / "pipeline" / "run" / name / str(task) / "outputs.json"
         job = {"name": name, "image": IMAGE, "image_pull_policy": "Never", "command": ["sh", "-c", script]}
         spec = {**job, "roles": {"worker": {"replicas": 2}}, **fields}
-        given = msgspec.json.encode(
+        executor_input = msgspec.json.encode(
             {
                 "inputs": {"parameterValues": {"spec": spec, "system": system, "code": code}},
                 "outputs": {"outputFile": str(outputs)},
             }
         )
         number = len(self.launchers)
-        record, said = self.folder / f"{number}.requests", self.folder / f"{number}.out"
+        record, output_file = self.folder / f"{number}.requests", self.folder / f"{number}.out"
         server = urllib.parse.urlsplit(self.api.access.server)
-        with said.open("wb") as file:
+        with output_file.open("wb") as file:
             process = subprocess.Popen(
-                [*RECORDED, self.folder / "account", record, ARGUMENT, given],
+                [*RECORDED, self.folder / "account", record, ARGUMENT, executor_input],
                 cwd=ROOT,
                 stdout=file,
                 stderr=subprocess.STDOUT,
@@ -120,13 +120,13 @@ class Stage:
                     "TFSTEPS_HOME": str(self.folder / f"home-{number}"),  # as empty as in a new pod
                 },
             )
-        self.launchers.append(Launcher(process, record, said, outputs))
+        self.launchers.append(Launcher(process, record, output_file, outputs))
         return self.launchers[-1]
 
     def until_said(self, launcher, text):
         """Wait until a launcher has printed `text`."""
-        until(lambda: text in launcher.said.read_text() or launcher.process.poll() is not None)
-        assert launcher.process.poll() is None, launcher.said.read_text()
+        until(lambda: text in launcher.output.read_text() or launcher.process.poll() is not None)
+        assert launcher.process.poll() is None, launcher.output.read_text()
 
     def replicas_are_gone(self):
         """Tell whether no job has pods any more."""

@@ -61,26 +61,26 @@ def launched(stage, name, system):
 
 def test_the_first_jobs_of_a_profile(stage):
     """The first runs; the message of the second names the system, the permission, and a command that gives it."""
-    code, said = launched(stage, "first", "auto")
-    assert code == 0, said
-    assert "job system jobs: the cluster serves jobs.batch" in said
-    assert "not permitted to create" in said
-    assert "jobsets.jobset.x-k8s.io (`tfsteps role jobset` prints a Role for it)" in said
-    assert "[worker-0] up" in said
+    code, output = launched(stage, "first", "auto")
+    assert code == 0, output
+    assert "job system jobs: the cluster serves jobs.batch" in output
+    assert "not permitted to create" in output
+    assert "jobsets.jobset.x-k8s.io (`tfsteps role jobset` prints a Role for it)" in output
+    assert "[worker-0] up" in output
 
-    code, said = launched(stage, "second", "jobset")
-    assert code == 2, said
+    code, output = launched(stage, "second", "jobset")
+    assert code == 2, output
     refusal = f"job system jobset: in namespace {stage.namespace} this launcher may not: get jobsets.jobset.x-k8s.io"
-    assert f"nothing was created: {refusal}, create jobsets.jobset.x-k8s.io, " in said
+    assert f"nothing was created: {refusal}, create jobsets.jobset.x-k8s.io, " in output
 
-    role, apply = re.search(r"grant it: `tfsteps (role .*) \| kubectl (apply .*)`", said).groups()
+    role, apply = re.search(r"grant it: `tfsteps (role .*) \| kubectl (apply .*)`", output).groups()
     code, printed, _ = tfsteps(*role.split())
     assert code == 0
     stage.cluster.kubectl(*apply.split(), stdin=printed)
 
-    code, said = launched(stage, "third", "auto")
-    assert code == 0, said
-    assert "job system jobset: the cluster serves jobsets.jobset.x-k8s.io" in said
+    code, output = launched(stage, "third", "auto")
+    assert code == 0, output
+    assert "job system jobset: the cluster serves jobsets.jobset.x-k8s.io" in output
     refused = [request for request in stage.launchers[-1].requests() if request[0] in (401, 403)]
     others = [request for request in refused if request[1] != "list" or request[3] == "jobsets"]
     assert not others, "it looks for jobs of the task on what the cluster serves beyond 26.03, and needs no answer"

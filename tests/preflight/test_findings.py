@@ -45,7 +45,7 @@ def start(namespace, task, fields):
     system = registry.get("kubeflow", namespace=namespace)
     job = spec.from_plain({**JOB, **fields}, "test", registry.options())
     identity = Identity(run="r", task=task)
-    return system.start(job, identity, system.places(job, identity, pathlib.Path()))
+    return system.start(job, identity, system.output_paths(job, identity, pathlib.Path()))
 
 
 def patched(**fields):
@@ -160,12 +160,12 @@ def test_the_api_server_agrees_on_what_can_never_fit(case, cluster):
         for resource, rule in rules:
             with_rules(cluster, namespace, resource, rule)
         stored = [cluster.api.list(resource, namespace)["items"] for resource in (QUOTAS, RANGES)]
-        for given, fits in rows:
-            containers = [{**each, "name": f"c{i}"} for i, each in enumerate(given)]
+        for resources, fits in rows:
+            containers = [{**container, "name": f"c{i}"} for i, container in enumerate(resources)]
             template = {"spec": {"containers": containers}}
-            found = list(quota_violations({"worker": RoleSpec(1, template)}, *stored))
+            violations = list(quota_violations({"worker": RoleSpec(1, template)}, *stored))
             refused = refusal(cluster, namespace, template)
-            assert (bool(found), bool(refused)) == (not fits, not fits), (given, found, refused)
+            assert (bool(violations), bool(refused)) == (not fits, not fits), (resources, violations, refused)
 
 
 def refusal(cluster, namespace, template):

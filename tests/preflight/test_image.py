@@ -68,8 +68,11 @@ def train(image, name, script, entry):
         "roles": {"worker": {"replicas": 2}},
         "pod": {"spec": {**security, "containers": [{"name": CONTAINER, "securityContext": UNPRIVILEGED}]}},
     }
-    given = {"inputs": {"parameterValues": {"spec": job}}, "outputs": {"outputFile": OUTPUTS.format(name=name)}}
-    return pod(image, name, [*entry, ARGUMENT, msgspec.json.encode(given).decode()])
+    executor_input = {
+        "inputs": {"parameterValues": {"spec": job}},
+        "outputs": {"outputFile": OUTPUTS.format(name=name)},
+    }
+    return pod(image, name, [*entry, ARGUMENT, msgspec.json.encode(executor_input).decode()])
 
 
 def test_it_holds_what_the_lock_pins_and_nothing_else(cluster, namespace, image):
@@ -96,9 +99,11 @@ def terminated(cluster, namespace, name):
 
 def jobs(cluster, namespace, stem):
     """Return name -> uid of the jobs that were made for `stem` and are not being deleted."""
-    found = [item["metadata"] for item in cluster.api.list(TFJob.resource, namespace)["items"]]
+    metadata = [item["metadata"] for item in cluster.api.list(TFJob.resource, namespace)["items"]]
     return {
-        item["name"]: item["uid"] for item in found if item["name"].startswith(stem) and "deletionTimestamp" not in item
+        item["name"]: item["uid"]
+        for item in metadata
+        if item["name"].startswith(stem) and "deletionTimestamp" not in item
     }
 
 
@@ -114,9 +119,9 @@ LAUNCHER = ["python", "-m", "tfsteps.steps.train.launcher"]
 def test_a_job_to_its_end(script, expected, image, cluster, namespace):
     code, state = expected
     body = train(image, state, script, ["sh", "-c", AND_SHOW_OUTPUTS, "sh"])
-    ended, message, said = run(cluster, namespace, body)
-    assert ended == code, said
-    outputs = json.loads(re.search(r"^outputs: (.*)$", said, re.MULTILINE)[1])["parameterValues"]
+    ended, message, log = run(cluster, namespace, body)
+    assert ended == code, log
+    outputs = json.loads(re.search(r"^outputs: (.*)$", log, re.MULTILINE)[1])["parameterValues"]
     assert outputs["job"]["state"] == state
     assert {outputs["job"]["name"]: outputs["job"]["uid"]} == jobs(cluster, namespace, state)
     assert message.startswith(f"{outputs['job']['name']} {state} after ")
@@ -133,16 +138,16 @@ def test_a_pod_that_is_taken_away_leaves_its_job_to_the_next(image, cluster, nam
     until(lambda: not exists(cluster.api, PODS, namespace, "moved"))
     assert jobs(cluster, namespace, "moved") == before
     release(cluster, namespace, *before)
-    code, _, said = run(cluster, namespace, body)
-    assert code == 0, said
+    code, _, log = run(cluster, namespace, body)
+    assert code == 0, log
     assert jobs(cluster, namespace, "moved") == before
-    assert "[worker-0] up" in said, "the log is read from its beginning"
+    assert "[worker-0] up" in log, "the log is read from its beginning"
 
 
 def test_it_holds_the_core_and_runs_as_nobody(image, cluster, namespace):
-    code, _, said = run(cluster, namespace, pod(image, "what", ["python", "-c", WHAT_IT_IS]))
-    assert code == 0, said
-    assert json.loads(said) == [
+    code, _, log = run(cluster, namespace, pod(image, "what", ["python", "-c", WHAT_IT_IS]))
+    assert code == 0, log
+    assert json.loads(log) == [
         65532,
         "/opt/tfsteps",
         ["PyYAML", "msgspec", "obstore", "tfsteps", "typing_extensions", "urllib3"],

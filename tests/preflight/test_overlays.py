@@ -16,8 +16,8 @@ def test_an_overlay(overlay, cluster, golden):
     built = cluster.kubectl("kustomize", overlay)
     golden(ROOT / f"tests/golden/manifests/{overlay.name}.yaml", built)
     moved = built.replace("namespace: ", "namespace: default # ")  # the overlay's own need not be there
-    said = cluster.kubectl("apply", "--dry-run=server", "-f", "-", stdin=moved)
-    assert said.count("created (server dry run)") == built.count("apiVersion:")
+    output = cluster.kubectl("apply", "--dry-run=server", "-f", "-", stdin=moved)
+    assert output.count("created (server dry run)") == built.count("apiVersion:")
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS, ids=lambda path: path.name)

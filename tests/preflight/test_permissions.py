@@ -90,11 +90,11 @@ def killed_and_run_again(stage, name):
     first.process.wait()
     second = stage.launch(name, HELD)
     stage.until_said(second, "[worker-0] up")
-    (made,) = [job for job in stage.jobs() if job.startswith(name)]
-    release(stage.cluster, stage.namespace, made)
-    code, said = second.ends()
+    (started,) = [job for job in stage.jobs() if job.startswith(name)]
+    release(stage.cluster, stage.namespace, started)
+    code, output = second.ends()
     assert {"create"}.isdisjoint(verb for _, verb, *_ in second.requests()), "it adopts, and creates nothing"
-    return code, said
+    return code, output
 
 
 def impossible(stage, name):
@@ -141,9 +141,9 @@ ENDS = [
 
 @pytest.mark.parametrize(("name", "code", "says"), ENDS, ids=[name for name, *_ in ENDS])
 def test_the_permissions_of_the_manifests_suffice(name, code, says, life):
-    ended, said = life[name]
-    assert ended == code, said
-    assert re.search(says, said), said
+    ended, output = life[name]
+    assert ended == code, output
+    assert re.search(says, output), output
 
 
 def test_nothing_was_refused(life, stage):
@@ -166,8 +166,8 @@ def test_what_is_left(life, stage):
 
 def granted():
     """Return every verb, group and resource that the Roles grant."""
-    found = set()
+    rules = set()
     for file in (ROOT / "manifests/base").glob("*-role.yaml"):
         for rule in yaml.safe_load(file.read_text())["rules"]:
-            found |= set(itertools.product(rule["verbs"], rule["apiGroups"], rule["resources"]))
-    return found - FOR_GANGS - FOR_EVICTION - FOR_USAGE
+            rules |= set(itertools.product(rule["verbs"], rule["apiGroups"], rule["resources"]))
+    return rules - FOR_GANGS - FOR_EVICTION - FOR_USAGE

@@ -39,12 +39,12 @@ def submit(cluster, namespace, image, name, script):
         "roles": {"worker": {}},
     }
     outputs = f"/tmp/run/pipeline/run/{name}/{uuid.uuid4()}/outputs.json"
-    given = {"inputs": {"parameterValues": {"spec": job}}, "outputs": {"outputFile": outputs}}
+    executor_input = {"inputs": {"parameterValues": {"spec": job}}, "outputs": {"outputFile": outputs}}
     container = {
         "image": image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["python", "-m", "tfsteps.steps.train.launcher"],
-        "args": [ARGUMENT, msgspec.json.encode(given).decode()],
+        "args": [ARGUMENT, msgspec.json.encode(executor_input).decode()],
     }
     templates = [
         {"name": "main", "steps": [[{"name": "train", "template": "train"}]]},
@@ -57,8 +57,8 @@ def submit(cluster, namespace, image, name, script):
 
 def jobs(cluster, namespace, owner):
     """Return the jobs that a Workflow owns."""
-    found = [item["metadata"] for item in cluster.api.list(TFJob.resource, namespace)["items"]]
-    return [entry for entry in found if owner["uid"] in [reference["uid"] for reference in entry["ownerReferences"]]]
+    metadata = [item["metadata"] for item in cluster.api.list(TFJob.resource, namespace)["items"]]
+    return [entry for entry in metadata if owner["uid"] in [reference["uid"] for reference in entry["ownerReferences"]]]
 
 
 def pods(cluster, namespace, owner):

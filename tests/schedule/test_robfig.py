@@ -75,23 +75,23 @@ def cases():
 
 def ours(cron, zone, after, *, adjusts_midnight):
     """Return our fire times."""
-    found = []
-    while len(found) < FIRES and (at := next_fire(cron, after, zone, adjusts_midnight=adjusts_midnight)) is not None:
-        found.append(at)
+    fires = []
+    while len(fires) < FIRES and (at := next_fire(cron, after, zone, adjusts_midnight=adjusts_midnight)) is not None:
+        fires.append(at)
         after = at
-    return found
+    return fires
 
 
 @pytest.mark.parametrize("version", [1, 3])
 def test_start_times_equal_those_of_the_libraries(ask, version):
-    given = [(text, zone, after, Cron.parse(text)) for text, zone, after in cases()]
+    parsed = [(text, zone, after, Cron.parse(text)) for text, zone, after in cases()]
     questions = [
         {"Version": version, "Cron": cron.text() if version == 3 else cron.with_seconds(), "Zone": zone, "After": after,
          "Count": FIRES}
-        for _, zone, after, cron in given
+        for _, zone, after, cron in parsed
     ]  # fmt: skip
     wrong = []
-    for (text, zone, after, cron), answer in zip(given, ask(questions), strict=True):
+    for (text, zone, after, cron), answer in zip(parsed, ask(questions), strict=True):
         expected = ours(cron, zoneinfo.ZoneInfo(zone), after, adjusts_midnight=version == 3)
         if answer["Error"] or answer["Fires"] != expected:
             wrong.append((text, zone, after, answer, expected))
@@ -99,11 +99,13 @@ def test_start_times_equal_those_of_the_libraries(ask, version):
 
 
 def test_what_an_author_writes_means_the_same_to_the_library(ask):
-    given = [(text, zone, after) for text, zone, after in cases()]
-    raw = ask({"Version": 3, "Cron": text, "Zone": zone, "After": after, "Count": FIRES} for text, zone, after in given)
+    triples = [(text, zone, after) for text, zone, after in cases()]
+    raw = ask(
+        {"Version": 3, "Cron": text, "Zone": zone, "After": after, "Count": FIRES} for text, zone, after in triples
+    )
     written = ask(
         {"Version": 3, "Cron": Cron.parse(text).text(), "Zone": zone, "After": after, "Count": FIRES}
-        for text, zone, after in given
+        for text, zone, after in triples
     )
     assert all(not answer["Error"] for answer in raw)
     assert raw == written

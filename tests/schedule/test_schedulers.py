@@ -66,8 +66,8 @@ def since(place, image, folder):
 
 def of_cron(cluster, place, name):
     """Return the Workflows of a CronWorkflow."""
-    found = cluster.api.list(WORKFLOWS, place, labelSelector=f"workflows.argoproj.io/cron-workflow={name}")
-    return found["items"]
+    workflows = cluster.api.list(WORKFLOWS, place, labelSelector=f"workflows.argoproj.io/cron-workflow={name}")
+    return workflows["items"]
 
 
 def of_job(cluster, place, name):
@@ -87,8 +87,10 @@ def of_job(cluster, place, name):
 
 def condition(job):
     """Return the type and reason of the condition that ended a Job."""
-    found = [item for item in job.get("status", {}).get("conditions", []) if item["type"] in {"Complete", "Failed"}]
-    return (found[0]["type"], found[0]["reason"]) if found else None
+    conditions = [
+        item for item in job.get("status", {}).get("conditions", []) if item["type"] in {"Complete", "Failed"}
+    ]
+    return (conditions[0]["type"], conditions[0]["reason"]) if conditions else None
 
 
 def at(text):
@@ -97,12 +99,12 @@ def at(text):
 
 def test_a_cron_workflow_fires_and_its_runs_do_not_overlap(cluster, place, since):
     def ended():
-        found = [item.get("status", {}) for item in of_cron(cluster, place, "overlap")]
-        found = [item for item in found if item.get("startedAt")]  # one may be only just made
-        return [item for item in found if item.get("phase") == "Succeeded"][1:] and found
+        statuses = [item.get("status", {}) for item in of_cron(cluster, place, "overlap")]
+        statuses = [item for item in statuses if item.get("startedAt")]  # one may be only just made
+        return [item for item in statuses if item.get("phase") == "Succeeded"][1:] and statuses
 
-    found = sorted(until(ended, 2 * MINUTE), key=lambda each: each["startedAt"])
-    incarnations = [(at(item["startedAt"]), at(item["finishedAt"] or "2099-01-01T00:00:00Z")) for item in found]
+    statuses = sorted(until(ended, 2 * MINUTE), key=lambda status: status["startedAt"])
+    incarnations = [(at(item["startedAt"]), at(item["finishedAt"] or "2099-01-01T00:00:00Z")) for item in statuses]
     assert all(before[1] <= after[0] for before, after in itertools.pairwise(incarnations)), incarnations
     assert incarnations[1][0] - incarnations[0][0] >= 14, "those due in between were left out"
 
@@ -116,7 +118,7 @@ def schedules(place, *args):
 def test_a_manual_run_removes_earlier_ones_and_none_of_a_schedule(cluster, place, folder, since):
     file = workflow(folder, "overlap", "sleep 300")
     runs = until(lambda: of_cron(cluster, place, "overlap"), MINUTE)
-    scheduled = max((run["metadata"] for run in runs), key=lambda each: each["creationTimestamp"])
+    scheduled = max((run["metadata"] for run in runs), key=lambda metadata: metadata["creationTimestamp"])
     for name in ("first", "second"):
         code, _, err = tfsteps("submit", file, "--namespace", place, "--name", name, "--replace")
         assert code == 0, err

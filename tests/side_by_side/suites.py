@@ -207,10 +207,10 @@ def suites(
         def suite(suffix: str, marks: str, name: str = name) -> Suite:
             full = name + suffix
             options = ["-m", without + marks, *arguments]
-            made = Suite(full, str(folder / name), options, cores=CORES.get(full, 0.5))
-            made.measured_as = full if cluster or not made.cluster else f"{full} without a cluster"
-            made.seconds = expected.get(made.measured_as, 60)
-            return made
+            variant = Suite(full, str(folder / name), options, cores=CORES.get(full, 0.5))
+            variant.measured_as = full if cluster or not variant.cluster else f"{full} without a cluster"
+            variant.seconds = expected.get(variant.measured_as, 60)
+            return variant
 
         others = f"not {_ALONE} and not {_DISRUPTIVE}"
         if f"{name}-{_TENSORFLOW}" in CORES:

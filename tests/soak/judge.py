@@ -128,31 +128,31 @@ def settled_at(jobs: Sequence[JobRecord], objects: Sequence[ObjectRecord], now: 
 def _of_job(job: JobRecord, objects: Sequence[ObjectRecord], now: float) -> Iterator[str]:
     for launch in job.launches:
         yield from _of_launch(job, launch)
-    own = sorted((item for item in objects if item.role == "job"), key=lambda item: item.first)
-    if len(own) > 1 and not _retried(own, job):
-        yield f"it had {len(own)} job objects: {', '.join(map(str, own))}"
+    own_jobs = sorted((item for item in objects if item.role == "job"), key=lambda item: item.first)
+    if len(own_jobs) > 1 and not _retried(own_jobs, job):
+        yield f"it had {len(own_jobs)} job objects: {', '.join(map(str, own_jobs))}"
     reported = [launch for launch in job.launches if launch.code in _ENDS.values()]
-    if reported and not own and job.plan.on_end != "delete":
+    if reported and not own_jobs and job.plan.on_end != "delete":
         yield f"a launcher ended with {reported[0].code}, but there never was a job object"
     for item in objects:
         if item.gone is not None:
             yield from _too_early(item, job)
         else:
-            due = _due(item, job, _last(own))
+            due = _due(item, job, _last(own_jobs))
             if due is not None and now > due + GRACE_SECONDS:
                 yield f"orphan: {item} is left, {now - due:.0f} s after it was due"
 
 
-def _retried(own: Sequence[ObjectRecord], job: JobRecord) -> bool:
+def _retried(own_jobs: Sequence[ObjectRecord], job: JobRecord) -> bool:
     """Tell whether a second job object is right: `tfsteps run --adopt` starts again what had ended before it came."""
-    first, second = own[0], own[-1]
+    first, second = own_jobs[0], own_jobs[-1]
     adopted = len(job.launches) == 2 and not job.plan.step
-    return len(own) == 2 and adopted and first.ended is not None and first.unfinished <= second.first
+    return len(own_jobs) == 2 and adopted and first.ended is not None and first.unfinished <= second.first
 
 
-def _last(own: Sequence[ObjectRecord]) -> ObjectRecord | None:
+def _last(own_jobs: Sequence[ObjectRecord]) -> ObjectRecord | None:
     """Return the job object of a run that is there longest; None = there was none."""
-    return max(own, key=lambda item: float("inf") if item.gone is None else item.gone, default=None)
+    return max(own_jobs, key=lambda item: float("inf") if item.gone is None else item.gone, default=None)
 
 
 # --- launchers

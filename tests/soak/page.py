@@ -32,11 +32,11 @@ def page(
     options: argparse.Namespace, jobs: Sequence[JobRecord], figures: Mapping[str, int], problems: Sequence[str]
 ) -> str:
     """Return the page of a soak."""
-    found = "\n".join(f"- {problem}" for problem in problems) or "No problem was found."
+    text = "\n".join(f"- {problem}" for problem in problems) or "No problem was found."
     return (
         f"{_HEAD}\n"
         f"## Last full soak\nSeed {options.seed}, {options.minutes:g} minutes, {options.parallel} jobs at a time, on "
-        f"{os.cpu_count()} cores with Python {platform.python_version()}.\n\n{found}\n\n"
+        f"{os.cpu_count()} cores with Python {platform.python_version()}.\n\n{text}\n\n"
         f"| what | number |\n|---|---|\n{_rows(figures)}\n"
         f"| job system | jobs |\n|---|---|\n{_rows(Counter(f'`{job.plan.system}`' for job in jobs))}\n"
         f"| exit code of a launcher | launchers |\n|---|---|\n{_rows(_codes(jobs))}"

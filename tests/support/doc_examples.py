@@ -49,10 +49,10 @@ class Example:
 def examples():
     """Return all examples, in the order of their pages."""
     pages = [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("components/tfsteps/steps/*/README.md")]
-    found = []
+    blocks = []
     for page in sorted(pages):
         for fence in _FENCE.finditer(text := page.read_text("utf-8")):
             if _DEFINES.search(fence[1]):
                 line = text.count("\n", 0, fence.start(1)) + 1
-                found.append(Example(str(page.relative_to(ROOT)), line, fence[1]))
-    return found
+                blocks.append(Example(str(page.relative_to(ROOT)), line, fence[1]))
+    return blocks

@@ -67,9 +67,9 @@ def ran(
 
 def changes(*steps: tuple[float, str], reason: str = "", message: str = "") -> list[Transition]:
     """Return the job's states, by seconds since its creation; reason and message are the last one's."""
-    found = [Transition(at=START + at, state=State(state)) for at, state in steps]
-    found[-1].reason, found[-1].message = reason, message
-    return found
+    transitions = [Transition(at=START + at, state=State(state)) for at, state in steps]
+    transitions[-1].reason, transitions[-1].message = reason, message
+    return transitions
 
 
 def log(attempt: AttemptFolder, *lines: tuple[float, str, bytes]) -> None:

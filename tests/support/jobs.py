@@ -63,7 +63,7 @@ class Result:
     def ends(self, name: str) -> list[tuple[str, int | None]]:
         return [(incarnation.state.value, incarnation.exit_code) for incarnation in self.replica(name).incarnations]
 
-    def said(self, pattern: str) -> list[str]:
+    def printed(self, pattern: str) -> list[str]:
         return [line for line in self.watcher.printed if re.search(pattern, line)]
 
 

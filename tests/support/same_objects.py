@@ -29,8 +29,8 @@ def rendered(imported):
     job = spec.parse(job_file(imported), "imported", registry.options())
     system = registry.get(imported.system, namespace="team")
     identity = Identity(run="r", task="t")
-    places = system.places(job, identity, pathlib.Path("/"))
-    objects = json.loads(msgspec.json.encode(system.plan(job, identity, places)))
+    paths = system.output_paths(job, identity, pathlib.Path("/"))
+    objects = json.loads(msgspec.json.encode(system.plan(job, identity, paths)))
     return next(item for item in objects if item["kind"] not in ("Job", "PodGroup"))
 
 

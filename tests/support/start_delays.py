@@ -128,6 +128,10 @@ if __name__ == "__main__":
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--longest", type=float, default=2.0, help="seconds (2)")
     parser.add_argument("--pods", action="store_true")
-    given = parser.parse_args()
+    options = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    print("delayed:", dict(delay(given.root, random.Random(given.seed), given.longest, pods=given.pods)), flush=True)
+    print(
+        "delayed:",
+        dict(delay(options.root, random.Random(options.seed), options.longest, pods=options.pods)),
+        flush=True,
+    )

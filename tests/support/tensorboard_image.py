@@ -17,8 +17,8 @@ def provide(context: pathlib.Path) -> str:
     Args:
         context: An empty folder for what it is built from.
     """
-    if given := os.environ.get("TFSTEPS_TENSORBOARD_IMAGE"):  # where the cluster is not of this machine
-        return given
+    if image := os.environ.get("TFSTEPS_TENSORBOARD_IMAGE"):  # where the cluster is not of this machine
+        return image
     requirements, dockerfile = _IMAGE / "requirements.txt", _IMAGE / "Dockerfile"
     shutil.copy(wheel(), context)
     shutil.copy(requirements, context / "requirements-tensorboard.txt")

@@ -61,5 +61,5 @@ def test_mypy_finds_every_place_that_folds_an_answer(tmp_path):
     root = pathlib.Path(__file__).resolve().parents[2]
     command = [sys.executable, "-m", "mypy", "--config-file", root / "pyproject.toml", "--cache-dir", tmp_path, module]
     result = subprocess.run(command, capture_output=True, text=True, cwd=root, check=False)
-    found = re.findall(r"module\.py:(\d+): error: .*\[truthy-bool\]", result.stdout)
-    assert [lines[int(number) - 1].strip() for number in found] == STATEMENTS, result.stdout + result.stderr
+    numbers = re.findall(r"module\.py:(\d+): error: .*\[truthy-bool\]", result.stdout)
+    assert [lines[int(number) - 1].strip() for number in numbers] == STATEMENTS, result.stdout + result.stderr

@@ -14,7 +14,7 @@ def executors(pipeline, folder):
     """Return the resources of each task's container, by the task."""
     compiler.Compiler().compile(pipeline, str(folder / "p.yaml"))
     compiled = yaml.safe_load((folder / "p.yaml").read_text())["deploymentSpec"]["executors"]
-    return {name.removeprefix("exec-"): each["container"].get("resources") for name, each in compiled.items()}
+    return {name.removeprefix("exec-"): value["container"].get("resources") for name, value in compiled.items()}
 
 
 def amounts(resources):
@@ -30,17 +30,20 @@ def test_steps_have_small_resources_that_their_author_can_set(tmp_path):
         wait = steps.wait(job=job)
         steps.cleanup().set_memory_limit("1Gi").set_cpu_request("2").set_cpu_limit("2").after(wait)
 
-    found = executors(pipeline, tmp_path)
-    assert amounts(found["wait"]) == {"requests": REQUESTS, "limits": LIMITS}
-    assert amounts(found["cleanup"])["limits"] == {"cpu": "2", "memory": "1Gi"}
-    assert found["launch"] is None, "what is set there is the replicas'"
+    resources = executors(pipeline, tmp_path)
+    assert amounts(resources["wait"]) == {"requests": REQUESTS, "limits": LIMITS}
+    assert amounts(resources["cleanup"])["limits"] == {"cpu": "2", "memory": "1Gi"}
+    assert resources["launch"] is None, "what is set there is the replicas'"
 
 
 @pytest.mark.parametrize("settings", [{}, {"resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}}])
 def test_steps_of_argo(settings):
     resources = train.using(**settings).template.resources
-    said = resources if isinstance(resources, dict) else resources.model_dump(exclude_none=True)
-    plain = {kind: {name: str(getattr(each, "root", each)) for name, each in of.items()} for kind, of in said.items()}
+    amounts_of_kind = resources if isinstance(resources, dict) else resources.model_dump(exclude_none=True)
+    plain = {
+        kind: {name: str(getattr(value, "root", value)) for name, value in of.items()}
+        for kind, of in amounts_of_kind.items()
+    }
     assert plain == settings.get("resources", {"requests": REQUESTS, "limits": LIMITS})
 
 

@@ -1,1 +1,1 @@
-"""Every request of every story of a launcher's life, met by every fault: see stories.py, faults.py and judge.py."""
+"""Every request of every scenario of a launcher's life, met by every fault: scenarios.py, faults.py and judge.py."""

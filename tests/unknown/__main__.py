@@ -1,4 +1,4 @@
-"""`python -m tests.unknown`: all stories, each request with each fault; writes docs/operate/faults-by-request.md.
+"""`python -m tests.unknown`: all scenarios, each request with each fault; writes docs/operate/faults-by-request.md.
 
 With --every, it writes the page of the cases that it runs.
 
@@ -14,7 +14,7 @@ import time
 
 from tests.unknown.page import page
 from tests.unknown.run import AT_ONCE, Result, Runner
-from tests.unknown.stories import STORIES
+from tests.unknown.scenarios import SCENARIOS
 
 _PAGE = pathlib.Path(__file__).parents[2] / "docs/operate/faults-by-request.md"
 _PROGRESS_SECONDS = 30.0
@@ -35,7 +35,7 @@ class _Printer:
         self.wrong += bool(result.problems)
         if result.problems:
             print(f"FAILED {case}: {'; '.join(result.problems)}")
-            words = ["--story", case.story, "--system", case.system, "--case", str(case), "--verbose"]
+            words = ["--scenario", case.scenario, "--system", case.system, "--case", str(case), "--verbose"]
             print(f"    python -m tests.unknown {shlex.join(words)}")
             if self._verbose:
                 print(*result.outputs, sep="\n")
@@ -52,7 +52,7 @@ class _Printer:
 def main() -> int:
     """Return 0 if nothing is wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--story", action="append", help="just this one; may be given again")
+    parser.add_argument("--scenario", action="append", help="just this one; may be given again")
     parser.add_argument("--system", action="append", help="just this one; may be given again")
     parser.add_argument("--case", default="", help="just the cases whose name contains this text")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="just each Nth case")
@@ -68,17 +68,17 @@ def main() -> int:
     async def run():
         runner = Runner(options.at_once, options.mutant, say)
         scenes = [
-            runner.story(name, system, chosen)
-            for name, story in STORIES.items()
-            for system in story.systems
-            if name in (options.story or STORIES) and system in (options.system or story.systems)
+            runner.scenario(name, system, chosen)
+            for name, scenario in SCENARIOS.items()
+            for system in scenario.systems
+            if name in (options.scenario or SCENARIOS) and system in (options.system or scenario.systems)
         ]
         await asyncio.gather(*scenes)
         return runner.results
 
     results = asyncio.run(run())
     say.progress()
-    if not (options.story or options.system or options.case or options.mutant):
+    if not (options.scenario or options.system or options.case or options.mutant):
         _PAGE.write_text(page(results, options.every), encoding="utf-8")
     return 1 if say.wrong else 0
 

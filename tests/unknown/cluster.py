@@ -67,7 +67,7 @@ class Cluster(Server):
     Attributes:
         objects: By plural and name.
         deleted: (actor, plural, object) of what was deleted; the actor is empty if the garbage collector did it.
-        on_change: Called with (plural, object, actor) after each creation and change; the actor is empty for the story.
+        on_change: Called with (plural, object, actor) after each creation and change; it is empty for the scenario.
     """
 
     def __init__(self, system, fault=None, point=None):
@@ -85,7 +85,7 @@ class Cluster(Server):
         self._log_streams: dict[str, set[Stream]] = {}
         self.put("namespaces", {"metadata": {"name": NAMESPACE}})
 
-    # --- the objects, for the story
+    # --- the objects, for the scenario
 
     def put(self, plural, item, actor=""):
         """Store an object, new or changed, and return it as it is stored."""
@@ -106,8 +106,8 @@ class Cluster(Server):
 
     def all(self, plural, **labels):
         """Return the objects of a kind with these labels."""
-        found = [item for (kind, _), item in self.objects.items() if kind == plural]
-        return [item for item in found if labels.items() <= (item["metadata"].get("labels") or {}).items()]
+        items = [item for (kind, _), item in self.objects.items() if kind == plural]
+        return [item for item in items if labels.items() <= (item["metadata"].get("labels") or {}).items()]
 
     def patch(self, plural, name, change, actor=""):
         """Merge a change into an object."""
@@ -166,7 +166,7 @@ class Cluster(Server):
         plural, name, _ = _where(request.path)
         name = name or ((request.body or {}).get("metadata") or {}).get("name", "")
         details = {"details": {"name": name, "kind": plural}} if name else {}
-        message = f"{plural} {name!r}: refused with {status} as the story wants it"
+        message = f"{plural} {name!r}: refused with {status} as the scenario wants it"
         body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": status}
         return Answer(status, {**body, "reason": _REASONS[status], "message": message, **details})
 
@@ -319,10 +319,10 @@ def selected(item, query):
             return False
     for part in filter(None, query.get("fieldSelector", "").split(",")):
         path, equal, value = re.split("(!?=)", part, maxsplit=1)
-        found = item
+        field_value = item
         for step in path.split("."):
-            found = found.get(step, "") if isinstance(found, dict) else ""
-        if (str(found) == value) is not (equal == "="):
+            field_value = field_value.get(step, "") if isinstance(field_value, dict) else ""
+        if (str(field_value) == value) is not (equal == "="):
             return False
     return True
 

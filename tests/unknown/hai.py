@@ -1,4 +1,4 @@
-"""HAI Platform with a state: tasks that run until the story ends them, and their logs."""
+"""HAI Platform with a state: tasks that run until the scenario ends them, and their logs."""
 
 import datetime as dt
 import itertools
@@ -17,7 +17,7 @@ _MANUAL_STOP, _FAILED = 1024, 128
 
 
 class Hai(Server):
-    """The platform; to a story, its tasks look like job objects.
+    """The platform; to a scenario, its tasks look like job objects.
 
     Attributes:
         results: Of tasks that have ended by themselves, by uid, which is the chain's id: `succeeded`, `failed`.
@@ -36,7 +36,7 @@ class Hai(Server):
         await super().close()
         self._logs.cleanup()
 
-    # --- for the story
+    # --- for the scenario
 
     def jobs(self):
         return [_job(task) for task in self.tasks if task["worker_status"] != "stopped"]
@@ -78,7 +78,7 @@ class Hai(Server):
         return f"hai {request.path}"
 
     def refusal(self, request, status):
-        return Answer(status, {"success": 0, "msg": f"refused with {status} as the story wants it"})
+        return Answer(status, {"success": 0, "msg": f"refused with {status} as the scenario wants it"})
 
     async def answer(self, request):
         method = getattr(self, request.path.replace("/", "_"), None)
@@ -90,8 +90,8 @@ class Hai(Server):
 
     def _found(self, query):
         keys = {"chain_id": "chain_id", "nb_name": "nb_name", "id": "id"}
-        found = [task for task in self.tasks if all(str(task[keys[key]]) == query[key] for key in keys if key in query)]
-        return found[-1] if found else None
+        tasks = [task for task in self.tasks if all(str(task[keys[key]]) == query[key] for key in keys if key in query)]
+        return tasks[-1] if tasks else None
 
     def _operating_task_create(self, _query, body, _actor):
         if any(task["nb_name"] == body["name"] and task["queue_status"] != "finished" for task in self.tasks):
@@ -117,9 +117,9 @@ class Hai(Server):
         return 200, {"success": 1, "result": {"task": task}} if task else said_no("没有符合条件的任务")
 
     def _query_task_list(self, query, _body, _actor):
-        found = [task for task in reversed(self.tasks) if query["tag"] in task["tags"]]
-        found = [task for task in found if query.get("queue_status") in (None, task["queue_status"])]
-        return 200, {"success": 1, "result": {"tasks": found if query["page"] == "1" else [], "total": len(found)}}
+        tasks = [task for task in reversed(self.tasks) if query["tag"] in task["tags"]]
+        tasks = [task for task in tasks if query.get("queue_status") in (None, task["queue_status"])]
+        return 200, {"success": 1, "result": {"tasks": tasks if query["page"] == "1" else [], "total": len(tasks)}}
 
     def _operating_task_stop(self, query, _body, actor):
         if not (task := self._found(query)):

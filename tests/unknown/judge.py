@@ -1,8 +1,8 @@
-"""What must hold after each run of a story, whatever fault a request has met."""
+"""What must hold after each run of a scenario, whatever fault a request has met."""
 
+from tests.unknown.environment import Environment
 from tests.unknown.faults import OUTAGE_SECONDS
-from tests.unknown.stories import Story
-from tests.unknown.world import World
+from tests.unknown.scenarios import Scenario
 
 _REQUESTS, _RATE = 60, 12.0  # of one launcher: to begin with, and a second
 _REFUSED = 100  # connections of all launchers in an outage
@@ -17,15 +17,15 @@ _REPORTS = ("finalizer", "user")
 """Actors whose failure a person reads."""
 
 
-def problems(story: Story, w: World, *, transient: bool) -> list[str]:
+def problems(scenario: Scenario, w: Environment, *, transient: bool) -> list[str]:
     """Return each thing that is wrong after a run; `transient`: its fault must have changed nothing."""
-    found = [*_healthy_jobs(w), *_asked_to_stop(w), *_owners(w)]
+    messages = [*_healthy_jobs(w), *_asked_to_stop(w), *_owners(w)]
     for launcher in w.launchers:
-        found += _words(w, launcher)
+        messages += _words(w, launcher)
     if (refused := sum(server.refused for server in w.servers)) > _REFUSED:
-        found.append(f"{refused} connections in an outage of {OUTAGE_SECONDS:.0f} s; {_REFUSED} are enough")
-    found += _codes(story, w, transient=transient)
-    return found
+        messages.append(f"{refused} connections in an outage of {OUTAGE_SECONDS:.0f} s; {_REFUSED} are enough")
+    messages += _codes(scenario, w, transient=transient)
+    return messages
 
 
 def _healthy_jobs(w):
@@ -61,40 +61,40 @@ def _says_so(launched):
 
 def _owners(w):
     """Yield each job that nothing will remove, and nobody speaks of."""
-    said = " ".join(launcher.output for launcher in w.launchers)
+    outputs = " ".join(launcher.output for launcher in w.launchers)
     for job in w.jobs.jobs():
-        if not w.jobs.owned(job) and "owner" not in said:
+        if not w.jobs.owned(job) and "owner" not in outputs:
             yield f"the job of {w.task_of(job)} has no owner"
 
 
 def _words(w, launched):
     """Yield what a launcher says and does that is not true, or too much."""
-    said, code = launched.message, launched.code
+    message, code = launched.message, launched.code
     if "Traceback" in launched.output:
         yield f"{launched.actor}: {launched.output[launched.output.index('Traceback') :][-600:]}"
-    if w.task(launched) in launched.left and any(words in said for words in _NOT_MADE):
-        yield f"{launched.actor} says {said[:300]!r}, but its job exists"
+    if w.task(launched) in launched.left and any(words in message for words in _NOT_MADE):
+        yield f"{launched.actor} says {message[:300]!r}, but its job exists"
     if code == 12 and w.task(launched) not in w.asked:
-        yield f"{launched.actor} ended with 12, but nobody asked it to stop: {said[:200]}"
+        yield f"{launched.actor} ended with 12, but nobody asked it to stop: {message[:200]}"
     results = [w.jobs.results.get(job["metadata"]["uid"]) for job in w.jobs.ever(w.task(launched))]
     if launched.trains:
         if code == 0 and "succeeded" not in results:
-            yield f"{launched.actor} ended with 0, but its job has not succeeded: {said[:200]}"
+            yield f"{launched.actor} ended with 0, but its job has not succeeded: {message[:200]}"
         if code in (10, 11) and "failed" not in results:
-            yield f"{launched.actor} ended with {code}, but its job has not failed: {said[:200]}"
+            yield f"{launched.actor} ended with {code}, but its job has not failed: {message[:200]}"
     sent = sum(request.actor == launched.actor for request in w.requests)
     if sent > (most := _REQUESTS + _RATE * launched.took):
         yield f"{launched.actor} sent {sent} requests in {launched.took:.0f} s; {most:.0f} are enough"
 
 
-def _codes(story, w, *, transient):
+def _codes(scenario, w, *, transient):
     """Yield each exit code that cannot be. Who stops or sweeps may give up early if it says so."""
-    for each, wanted in zip(w.launchers, story.codes, strict=False):
-        may_fail = wanted == 12 or each.actor in (*_REPORTS, "janitor")
-        allowed = {wanted}
+    for launched, expected in zip(w.launchers, scenario.codes, strict=False):
+        may_fail = expected == 12 or launched.actor in (*_REPORTS, "janitor")
+        allowed = {expected}
         allowed |= {13} if may_fail or not transient else set()
         allowed |= set() if transient else {2}
-        if story.play.__name__ == "_stop" and each.actor == "first":
+        if scenario.play.__name__ == "_stop" and launched.actor == "first":
             allowed |= {-9}  # the command has failed
-        if wanted is not None and each.code not in allowed:
-            yield f"{each.actor} ended with {each.code}, not {wanted}: {each.message[:300]}"
+        if expected is not None and launched.code not in allowed:
+            yield f"{launched.actor} ended with {launched.code}, not {expected}: {launched.message[:300]}"

@@ -1,4 +1,4 @@
-"""The controllers of job objects: they run pods that print a line and wait, until the story ends them."""
+"""The controllers of job objects: they run pods that print a line and wait, until the scenario ends them."""
 
 import time
 
@@ -106,12 +106,12 @@ class TFJobs(Operator):
         label = "training.kubeflow.org/"
         for role, spec in job["spec"]["tfReplicaSpecs"].items():
             for index in range(spec["replicas"]):
-                own = {
+                pod_labels = {
                     f"{label}job-name": name,
                     f"{label}replica-type": role.lower(),
                     f"{label}replica-index": str(index),
                 }
-                labels = {**spec["template"]["metadata"]["labels"], **own}
+                labels = {**spec["template"]["metadata"]["labels"], **pod_labels}
                 self.run(job, labels, job, f"{name}-{role.lower()}-{index}")
         self._condition(job, "Created", "Running")
 

@@ -1,16 +1,16 @@
-"""The results of a whole run, as a page: how many runs of each story, and what was wrong."""
+"""The results of a whole run, as a page: how many runs of each scenario, and what was wrong."""
 
 from collections.abc import Iterable
 
 from tests.unknown.faults import OUTAGE_SECONDS, SLOW_SECONDS
 from tests.unknown.run import Result
-from tests.unknown.stories import ALL, STORIES
+from tests.unknown.scenarios import ALL, SCENARIOS
 
 _HEAD = """# A fault at each request
 
 <!-- Written by `make unknown`. -->
 
-A story is a part of a job's life. Each story runs once on each job system without a fault, and its requests are
+A scenario is a part of a job's life. Each scenario runs once on each job system without a fault, and its requests are
 recorded. Then it runs again for each request with each fault.
 {share}{good} of {runs} runs ended as they must.
 
@@ -49,10 +49,12 @@ def page(results: Iterable[Result], every: int = 1) -> str:
     good = sum(not result.problems for result in results)
     share = "" if every == 1 else f"This page is of a run of each {every}th case. "
     head = _HEAD.format(share=share, good=good, runs=len(results), slow=SLOW_SECONDS, outage=OUTAGE_SECONDS)
-    rows = ["| story | " + " | ".join(ALL) + " |", "|---" * (len(ALL) + 1) + "|"]
-    for name, story in STORIES.items():
-        cells = [_cell([item for item in results if (item.case.story, item.case.system) == (name, on)]) for on in ALL]
-        rows.append(f"| {name}: {story.about} | " + " | ".join(cells) + " |")
+    rows = ["| scenario | " + " | ".join(ALL) + " |", "|---" * (len(ALL) + 1) + "|"]
+    for name, scenario in SCENARIOS.items():
+        cells = [
+            _cell([item for item in results if (item.case.scenario, item.case.system) == (name, on)]) for on in ALL
+        ]
+        rows.append(f"| {name}: {scenario.about} | " + " | ".join(cells) + " |")
     return head + "\n".join(rows) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""Runs stories: without a fault, to learn their requests, and then once for each request and fault."""
+"""Runs scenarios: without a fault, to learn their requests, and then once for each request and fault."""
 
 import asyncio
 import itertools
@@ -9,27 +9,27 @@ import time
 from dataclasses import dataclass, field
 
 from tests.unknown import launcher
+from tests.unknown.environment import Certificate, Environment
 from tests.unknown.faults import FAULTS
 from tests.unknown.judge import problems
+from tests.unknown.scenarios import SCENARIOS
 from tests.unknown.server import Point
-from tests.unknown.stories import STORIES
-from tests.unknown.world import Certificate, World
 
 AT_ONCE = 12
 
 
 @dataclass(frozen=True)
 class Case:
-    """One run of a story: on a system, with a fault at a request; no fault = the run that learns the requests."""
+    """One run of a scenario: on a system, with a fault at a request; no fault = the run that learns the requests."""
 
-    story: str
+    scenario: str
     system: str
     point: Point | None = None
     fault: str = ""
 
     def __str__(self):
         harm = f" / {self.point} / {self.fault}" if self.point else ""
-        return f"{self.story} / {self.system}{harm}"
+        return f"{self.scenario} / {self.system}{harm}"
 
 
 @dataclass
@@ -68,31 +68,31 @@ class Runner:
             began = time.monotonic()
             fault = FAULTS[case.fault] if case.fault else None
             folder = self._folder / str(next(self._numbers))
-            world = World(
+            environment = Environment(
                 case.system, self._zygote, self._certificate, folder, fault=fault, point=case.point, mutant=self._mutant
             )
-            story = STORIES[case.story]
-            async with world.open():
-                await story.play(world)
-                wrong = problems(story, world, transient=fault is None or fault.transient)
-                outputs = [f"--- {item.actor}: {item.code}\n{item.output}" for item in world.launchers]
-            points = list(dict.fromkeys(request.point for request in world.requests))
-            methods = {request.point: request.method for request in world.requests}
-            met = any(server.met for server in world.servers)
+            scenario = SCENARIOS[case.scenario]
+            async with environment.open():
+                await scenario.play(environment)
+                wrong = problems(scenario, environment, transient=fault is None or fault.transient)
+                outputs = [f"--- {item.actor}: {item.code}\n{item.output}" for item in environment.launchers]
+            points = list(dict.fromkeys(request.point for request in environment.requests))
+            methods = {request.point: request.method for request in environment.requests}
+            met = any(server.met for server in environment.servers)
             result = Result(case, wrong, points, methods, met, time.monotonic() - began, outputs)
         self.results.append(result)
         self._say(result)
         return result
 
-    async def story(self, story: str, system: str, choose=lambda _number, _case: True) -> None:
-        """Run a story without a fault, and then all its cases that `choose` chooses."""
-        first = await self.case(Case(story, system))
+    async def scenario(self, scenario: str, system: str, choose=lambda _number, _case: True) -> None:
+        """Run a scenario without a fault, and then all its cases that `choose` chooses."""
+        first = await self.case(Case(scenario, system))
         if first.problems:
             return
         cases = [
-            Case(story, system, point, name)
+            Case(scenario, system, point, name)
             for point in first.points
-            if point.actor in (STORIES[story].actors or [point.actor])
+            if point.actor in (SCENARIOS[scenario].actors or [point.actor])
             for name, fault in FAULTS.items()
             if not fault.changes or _changes(point, first.methods[point])
         ]

@@ -1,6 +1,6 @@
 """An HTTP server of asyncio that numbers the requests it gets, and lets one of them meet a fault.
 
-The numbers are by actor and kind of request, so that they are the same in each run of a story.
+The numbers are by actor and kind of request, so that they are the same in each run of a scenario.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ _LONGEST_BODY = 1 << 20
 
 @dataclass(frozen=True, order=True)
 class Point:
-    """One request of a story: who sends it, what it is, and which of this kind it is, from 1."""
+    """One request of a scenario: who sends it, what it is, and which of this kind it is, from 1."""
 
     actor: str
     kind: str

@@ -1,4 +1,4 @@
-"""A covering selection of all stories, requests and faults, and defects that the judge must see."""
+"""A covering selection of all scenarios, requests and faults, and defects that the judge must see."""
 
 import asyncio
 import zlib
@@ -6,13 +6,13 @@ import zlib
 import pytest
 
 from tests.unknown.run import Case, Runner
+from tests.unknown.scenarios import SCENARIOS
 from tests.unknown.server import Point
-from tests.unknown.stories import STORIES
 
 STRIDE = 37
 """Each so manieth case is run: it and the number of faults have no common factor, so that all come at all requests."""
 
-SCENES = [(name, system) for name, story in STORIES.items() for system in story.systems]
+SCENES = [(name, system) for name, scenario in SCENARIOS.items() for system in scenario.systems]
 
 
 def _name(scene):
@@ -21,19 +21,19 @@ def _name(scene):
 
 @pytest.fixture(scope="module")
 def results(request):
-    """The results of the selected tests, by story and system: all run at once, because most of the time they wait."""
+    """The results of the selected tests, by scenario and system: all run at once: mostly they wait."""
     scenes = [item.callspec.params["scene"] for item in request.session.items if item.module is request.module
               and "scene" in item.callspec.params]  # fmt: skip
 
     async def run():
         runner = Runner()
-        await asyncio.gather(*(runner.story(*scene, _chosen(scene)) for scene in scenes))
+        await asyncio.gather(*(runner.scenario(*scene, _chosen(scene)) for scene in scenes))
         return runner.results
 
-    found: dict = {}
+    by_case: dict = {}
     for result in asyncio.run(run()):
-        found.setdefault((result.case.story, result.case.system), []).append(result)
-    return found
+        by_case.setdefault((result.case.scenario, result.case.system), []).append(result)
+    return by_case
 
 
 def _chosen(scene):

@@ -173,9 +173,9 @@ def pod(monkeypatch, tmp_path):
             there = stack.enter_context(serve(far, tls=True))
             home = home or Home(far=kubeconfig(there, **config))
             here = stack.enter_context(serve(home))
-            found = here.access()
+            current_access = here.access()
             monkeypatch.setattr(access, "in_cluster", lambda: True)
-            monkeypatch.setattr(access, "_from_pod", lambda: found)
+            monkeypatch.setattr(access, "_from_pod", lambda: current_access)
             return here, there
 
         monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
@@ -284,7 +284,7 @@ def test_a_restarted_launcher_adopts_its_job(pod):
     for _ in range(2):
         system, settled = system_for(job)
         assert system.attempt("r", "t") == 0
-        starts.append(system.start(settled, WHO, system.places(settled, WHO, HERE)))
+        starts.append(system.start(settled, WHO, system.output_paths(settled, WHO, HERE)))
     assert [start.is_new for start in starts] == [True, False]
     assert starts[0].uid == starts[1].uid
     posts = [asked for asked in there.asked if asked.method == "POST" and "tfjobs" in asked.path]
@@ -322,7 +322,7 @@ def test_a_launcher_that_is_evicted_keeps_the_job_without_an_owner(pod):
     _, there = pod(home, keepers)
     home.secret["far"] = kubeconfig(there)
     system, job = system_for(spec.from_plain(plain(cluster="far", on_evicted="30m")))
-    handle = system.start(job, WHO, system.places(job, WHO, HERE))
+    handle = system.start(job, WHO, system.output_paths(job, WHO, HERE))
     handle.is_new = False
     host = system._host
     host.pipeline.pending = host.pipeline.recreates_pod = host.pipeline.terminating
@@ -455,9 +455,9 @@ def test_a_command_launches_there_and_records_where(desk, tmp_path):
     assert '"cluster": "far"' in shown
     assert '"context": "test"' in shown
     assert "on kubeflow, namespace there, cluster far" in tfsteps("show", "r")[1]
-    code, said, error = tfsteps("clear", "r", "--yes")
+    code, output, error = tfsteps("clear", "r", "--yes")
     assert (code, far.jobs) == (0, []), error
-    assert "TFJob there/" in said
+    assert "TFJob there/" in output
 
 
 class HomeOfVision(Home):
@@ -495,14 +495,14 @@ def test_the_record_leads_to_a_job_on_another_cluster(launched_elsewhere):
     code, shown, error = tfsteps("show", "r", "--on", "kubernetes", "--context", "far", "-n", "there")
     assert (code, "namespace there" in shown) == (0, True), error
     first = far.jobs.pop()
-    code, said, error = tfsteps("rerun", "r", "--run-id", "r2")
+    code, output, error = tfsteps("rerun", "r", "--run-id", "r2")
     assert code == 0, error
     (second,) = far.jobs
     assert second["metadata"]["namespace"] == "there"
     assert json.loads(second["metadata"]["annotations"][HOME])["namespace"] == "vision"
     far.jobs[:] = [first]
-    code, said, error = tfsteps("clear", "r", "--yes")
-    assert (code, far.jobs, "TFJob there/" in said) == (0, [], True), error
+    code, output, error = tfsteps("clear", "r", "--yes")
+    assert (code, far.jobs, "TFJob there/" in output) == (0, [], True), error
 
 
 def test_a_job_on_another_cluster_is_attached_to_by_its_record(launched_elsewhere):
@@ -510,8 +510,8 @@ def test_a_job_on_another_cluster_is_attached_to_by_its_record(launched_elsewher
     left = msgspec.structs.replace(attempt.status(), state=State.RUNNING, ended=None, detached=True)
     with contextlib.closing(attempt.claim()):
         attempt.write(left)
-    code, said, error = tfsteps("attach", "r")
-    assert (code, "succeeded" in said) == (0, True), error
+    code, output, error = tfsteps("attach", "r")
+    assert (code, "succeeded" in output) == (0, True), error
     assert attempt.status().home == HomeCluster("test", "vision")
 
 

@@ -80,11 +80,11 @@ def test_nothing_is_created_or_adopted_if_earlier_attempts_are_not_known(status,
         monkeypatch.setattr(access, "find", lambda _context: server.access())
         system, who = kubeflow.PLUGIN.system(), Identity(run="r", task="t")
         training = spec.from_plain({"name": "a", "image": "a:1", "roles": {"worker": {}}})
-        places = system.places(training, who, pathlib.Path())
-        existing |= system._rendered(training, who, places, "ns").manifest
+        paths = system.output_paths(training, who, pathlib.Path())
+        existing |= system._rendered(training, who, paths, "ns").manifest
         assert system.attempt("r", "t") == 0
         with pytest.raises(LaunchError, match="earlier attempts of the task could not be looked for") as caught:
-            system.start(training, who, places)
+            system.start(training, who, paths)
         assert caught.value.retryable
         assert {asked.method for asked in server.asked} == {"GET"}
 

@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from tests.unit.cli.command import refused, said, tfsteps
+from tests.unit.cli.command import output_lines, refused, tfsteps
 from tests.unit.cli.jobs_on_cluster import pod_of, tfjob, write_kubeconfig
 from tests.unit.cli.statuses import saved
 from tests.wire.scripted import Answer, refusal, serve
@@ -42,8 +42,8 @@ class Objects:
         if name in self.by_kind and not other_api:
             if name in self.forbidden:
                 return refusal(403, "Forbidden", "pods is forbidden")
-            wanted = dict(part.split("=") for part in asked.query.get("labelSelector", "").split(",") if "=" in part)
-            items = [item for item in self.by_kind[name] if wanted.items() <= item["metadata"]["labels"].items()]
+            selector = dict(part.split("=") for part in asked.query.get("labelSelector", "").split(",") if "=" in part)
+            items = [item for item in self.by_kind[name] if selector.items() <= item["metadata"]["labels"].items()]
             return Answer(body={"metadata": {"resourceVersion": "1"}, "items": items})
         items = [item for item in self.by_kind.get(parent, []) if item["metadata"]["name"] == name and not other_api]
         if not items or asked.method == "GET":
@@ -76,7 +76,7 @@ def deletions(objects):
 
 def test_everything_of_the_run_is_deleted_and_nothing_of_another(objects):
     job = objects.names("tfjobs")[0]
-    lines = said(*CLEAR, "r1")
+    lines = output_lines(*CLEAR, "r1")
     assert lines == [
         "run r1: to be removed",
         f"  TFJob ml/{job}",
@@ -86,13 +86,13 @@ def test_everything_of_the_run_is_deleted_and_nothing_of_another(objects):
         "run r1 cleared",
     ]
     assert (len(objects.names("tfjobs")), objects.names("jobs"), objects.names("pods")) == (1, [], [])
-    assert said(*CLEAR, "r1") == [
+    assert output_lines(*CLEAR, "r1") == [
         f"run r1: nothing to clear with --on kubernetes or in {store.home()}",
     ]
 
 
 def test_a_dry_run_deletes_nothing_and_no_terminal_needs_a_yes(objects):
-    assert said("clear", "r1", "--on", "kubernetes", "--dry-run")[0] == "run r1: would be removed"
+    assert output_lines("clear", "r1", "--on", "kubernetes", "--dry-run")[0] == "run r1: would be removed"
     code, _, err = tfsteps("clear", "r1", "--on", "kubernetes")
     assert (code, err) == (
         2,
@@ -123,7 +123,7 @@ def test_what_the_server_lists_without_the_labels_is_left_alone(objects):
         return answer(asked)
 
     objects.server.script = careless
-    said(*CLEAR, "r1")
+    output_lines(*CLEAR, "r1")
     assert (len(objects.names("tfjobs")), len(objects.names("pods"))) == (1, 1)
 
 
@@ -181,7 +181,7 @@ def test_a_workflow_that_still_runs_is_a_warning_and_is_left_alone(objects, phas
 
 def test_the_place_is_that_of_the_records(objects):
     saved(run="r1", system="kubeflow", namespace="ml")
-    assert said("clear", "r1", "--yes")[-1] == "run r1 cleared"
+    assert output_lines("clear", "r1", "--yes")[-1] == "run r1 cleared"
     assert objects.names("jobs") == []
     assert store.runs() == []
 
@@ -192,7 +192,7 @@ def test_the_context_is_that_of_the_records(objects, tmp_path):
     config["clusters"].append({"name": "now", "cluster": {"server": "http://127.0.0.1:9"}})
     (tmp_path / "kubeconfig").write_text(yaml.safe_dump({**config, "current-context": "now"}))
     saved(run="r1", system="kubeflow", namespace="ml", context="test")
-    assert said("clear", "r1", "--yes")[-1] == "run r1 cleared"
+    assert output_lines("clear", "r1", "--yes")[-1] == "run r1 cleared"
     assert objects.names("jobs") == []
 
 

@@ -118,7 +118,7 @@ def start(job, monkeypatch):
             launcher = kubeflow.PLUGIN.system()
             if stop:
                 threading.Thread(target=lambda: cluster.waits.wait(30) and launcher.give_up(), daemon=True).start()
-            return launcher.start(job, WHO, launcher.places(job, WHO, pathlib.Path()))
+            return launcher.start(job, WHO, launcher.output_paths(job, WHO, pathlib.Path()))
 
     return start
 

@@ -101,11 +101,13 @@ def follow(monkeypatch):
             server.ahead = ahead
             monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
             monkeypatch.setattr(access, "find", lambda _context: server.access())
-            wanted, who, system = job(**deadlines), Identity(run="r", task="t"), kubeflow.PLUGIN.system()
-            first = first_status(wanted, who, system, system.places(wanted, who, pathlib.Path("/")), "")
+            training_job, who, system = job(**deadlines), Identity(run="r", task="t"), kubeflow.PLUGIN.system()
+            first = first_status(
+                training_job, who, system, system.output_paths(training_job, who, pathlib.Path("/")), ""
+            )
             first.job, first.uid, first.namespace = "job", "u1", "ns"
             threading.Thread(target=meanwhile, args=[server], daemon=True).start()
-            return resume(wanted, first, system)
+            return resume(training_job, first, system)
 
     return run
 
@@ -261,8 +263,8 @@ def test_an_unfinished_line_is_reported_and_ticks_continue_during_a_flood_of_lin
     cluster = Cluster(log=[*paced, stamp + b"  1%\r 45%"])
     ticks = 0
     with serve(cluster.script) as server:
-        found = KubernetesJob(Api(server.access()), TFJob(), tfjob(), job(), None)
-        for event in found.events():
+        handle = KubernetesJob(Api(server.access()), TFJob(), tfjob(), job(), None)
+        for event in handle.events():
             ticks += isinstance(event, Tick)
             if isinstance(event, PartialLine) and event.text == b" 45%":
                 cluster.ended.set()
@@ -289,5 +291,7 @@ def test_a_job_that_stays_pending_is_reported_and_goes_on(follow, monkeypatch):
 
     status = follow(cluster, {}, wait)
     assert status.state is State.SUCCEEDED
-    told = [(item.state, item.message) for item in status.transitions if "Still pending after 1s" in item.message]
-    assert [state for state, _ in told] == [State.PENDING]
+    transitions = [
+        (item.state, item.message) for item in status.transitions if "Still pending after 1s" in item.message
+    ]
+    assert [state for state, _ in transitions] == [State.PENDING]

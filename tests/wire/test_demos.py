@@ -113,11 +113,11 @@ class Cluster:
         if asked.method != "GET" and "dryRun" not in asked.query:
             self.changes.append(f"{asked.method} {parent}/{name}")
         if asked.method == "POST":
-            made = asked.body["metadata"]
-            if (name, made.get("name")) in self.objects:
-                return refusal(409, "AlreadyExists", about=made["name"])
+            metadata = asked.body["metadata"]
+            if (name, metadata.get("name")) in self.objects:
+                return refusal(409, "AlreadyExists", about=metadata["name"])
             filled = {"name": "made", "uid": "uid-made", "namespace": "ml", "resourceVersion": "1"}
-            return Answer(201, {**asked.body, "metadata": {**filled, **made}})
+            return Answer(201, {**asked.body, "metadata": {**filled, **metadata}})
         item = self.objects.get((parent, name))
         if item is None:
             return refusal(404, "NotFound", about=name)
@@ -284,8 +284,8 @@ def test_a_demo_that_was_marked_after_the_list_is_not_cleared(cluster, monkeypat
 def test_the_janitor_keeps_a_demo_and_counts_it(cluster, value):
     item = cluster.mark("tfjobs", "uid-once", value)
     item["metadata"]["annotations"]["tfsteps.dev/keep-for"] = "1"
-    said, count = swept(cluster.server)
-    assert (len(said), count.due, count.demos) == ((0, 0, 1) if value == "true" else (1, 1, 0))
+    lines, count = swept(cluster.server)
+    assert (len(lines), count.due, count.demos) == ((0, 0, 1) if value == "true" else (1, 1, 0))
     assert ("1 kept as demos" in str(count)) == (value == "true")
     assert bool(cluster.changes) == (value != "true")
 
@@ -301,9 +301,9 @@ def test_a_job_gets_the_mark_of_its_launchers_pod(cluster, monkeypatch, tmp_path
     monkeypatch.setattr(access, "in_cluster", lambda: True)
     monkeypatch.setattr(findings, "findings", lambda *_: [])
     system, job, identity = kubeflow.PLUGIN.system(), spec.parse(JOB, "job"), Identity(run="r9", task="t")
-    system.start(job, identity, system.places(job, identity, tmp_path))
-    (made,) = [body["metadata"] for body in bodies if body and body.get("kind") == "TFJob"]
-    mark = (made["labels"].get(DEMO), made["annotations"].get(PICTURE))
+    system.start(job, identity, system.output_paths(job, identity, tmp_path))
+    (metadata,) = [body["metadata"] for body in bodies if body and body.get("kind") == "TFJob"]
+    mark = (metadata["labels"].get(DEMO), metadata["annotations"].get(PICTURE))
     assert mark == (("true", PICTURE_URL) if value == "true" else (None, None))
 
 
@@ -327,10 +327,12 @@ def test_a_notebook_shows_the_picture_of_a_demo(cluster):
 def test_the_mark_of_a_submission_is_on_the_workflow_and_on_its_pods(cluster, workflow):
     code, out, err = tfsteps("submit", workflow, "--demo", "--picture", PICTURE_URL, "--dry-run")
     assert code == 0, err
-    made = yaml.safe_load(out)
-    for meta in (made["metadata"], made["spec"]["podMetadata"]):
+    workflow_manifest = yaml.safe_load(out)
+    for meta in (workflow_manifest["metadata"], workflow_manifest["spec"]["podMetadata"]):
         assert (meta["labels"][DEMO], meta["annotations"][PICTURE]) == ("true", PICTURE_URL)
-    workflow.write_text(yaml.safe_dump({**WORKFLOW, "metadata": made["metadata"]}))  # the file itself has the mark
+    workflow.write_text(
+        yaml.safe_dump({**WORKFLOW, "metadata": workflow_manifest["metadata"]})
+    )  # the file itself has the mark
     assert yaml.safe_load(tfsteps("submit", workflow, "--dry-run")[1])["spec"]["podMetadata"]["labels"][DEMO] == "true"
 
 
@@ -338,9 +340,9 @@ def test_the_mark_of_a_submission_is_on_the_workflow_and_on_its_pods(cluster, wo
 def test_of_a_schedule_its_objects_are_marked_and_not_its_runs(workflow, scheduler, cluster):
     code, out, err = tfsteps("submit", workflow, "--demo", "--every", "6h", "--scheduler", scheduler, "--dry-run")
     assert code == 0, err
-    made = [item for item in yaml.safe_load_all(out[out.index("apiVersion") :]) if item]
-    assert {item["metadata"]["labels"].get(DEMO) for item in made} == {"true"}
-    assert out.count(DEMO) == len(made)
+    objects = [item for item in yaml.safe_load_all(out[out.index("apiVersion") :]) if item]
+    assert {item["metadata"]["labels"].get(DEMO) for item in objects} == {"true"}
+    assert out.count(DEMO) == len(objects)
 
 
 def test_a_demo_is_kept_whatever_the_settings_say(cluster, workflow):

@@ -97,8 +97,8 @@ def test_a_stop_ends_the_wait_for_garbage():
 def test_what_stays_anothers_is_not_touched(monkeypatch):
     monkeypatch.setattr(dependents, "_GARBAGE_SECONDS", 0.5)
 
-    def script(each):
-        return {"POST": refusal(409, "AlreadyExists"), "GET": owned(by="other"), "DELETE": DONE}[each.method]
+    def script(script_of_owner):
+        return {"POST": refusal(409, "AlreadyExists"), "GET": owned(by="other"), "DELETE": DONE}[script_of_owner.method]
 
     error, requests = completed(script)
     assert "Service ns/a exists and is not this job's" in str(error)
@@ -109,7 +109,7 @@ PAUSE = {"spec": {"suspend": True}}
 
 
 @pytest.mark.parametrize(
-    ("found", "changed"),
+    ("answer", "changed"),
     [
         (Answer(body=ITEM), [("PATCH", f"{PATH}/a", {**PAUSE, "metadata": {"uid": "u"}})]),
         (owned(), [("PATCH", f"{PATH}/a", {**PAUSE, "metadata": {"uid": "a-uid"}})]),
@@ -117,9 +117,9 @@ PAUSE = {"spec": {"suspend": True}}
         (refusal(404, "NotFound"), []),
     ],
 )
-def test_a_change_is_made_to_the_jobs_own_objects_alone(found, changed):
+def test_a_change_is_made_to_the_jobs_own_objects_alone(answer, changed):
     change = ObjectPatch(resource=JOBS, name="a", patch=PAUSE)
-    error, requests = asked([found, DONE], lambda api: apply(api, [change], "ns", "u"))
+    error, requests = asked([answer, DONE], lambda api: apply(api, [change], "ns", "u"))
     assert error is None
     assert requests[1:] == changed
 
@@ -127,7 +127,7 @@ def test_a_change_is_made_to_the_jobs_own_objects_alone(found, changed):
 def test_objects_found_by_label_are_deleted_if_they_are_the_jobs_own():
     items = [owned(name="a").body, owned(by="another", name="b").body]
     change = ObjectPatch(resource=JOBS, selector="job=a")
-    found = Answer(body={"metadata": {}, "items": items})
-    error, requests = asked([found, DONE], lambda api: apply(api, [change], "ns", "u"))
+    answer = Answer(body={"metadata": {}, "items": items})
+    error, requests = asked([answer, DONE], lambda api: apply(api, [change], "ns", "u"))
     assert error is None
     assert [(method, path) for method, path, _ in requests] == [("GET", PATH), ("DELETE", f"{PATH}/a")]

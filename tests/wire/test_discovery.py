@@ -258,12 +258,12 @@ def test_a_step_in_a_pod_chooses_the_served_system_and_prints_it(served, monkeyp
     with serve(cluster(served)) as server:
         monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
         monkeypatch.setattr(access, "find", lambda _context="": server.access())
-        found = job_step.find_system("auto")
+        system = job_step.find_system("auto")
     expected = "kubeflow" if KUBEFLOW.items() <= served.items() else "jobs"
-    assert found.name == expected
-    (said,) = capsys.readouterr().out.splitlines()
-    assert said.startswith(f"job system {expected}: the cluster serves ")
-    assert said.endswith("; the input `system` overrides")
+    assert system.name == expected
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith(f"job system {expected}: the cluster serves ")
+    assert line.endswith("; the input `system` overrides")
 
 
 def test_a_step_that_cannot_choose_creates_nothing(monkeypatch):

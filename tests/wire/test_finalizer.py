@@ -166,14 +166,17 @@ def test_selected_on_the_server(monkeypatch):
 def launched(*steps, detached=()):
     """Return a job of each step of a Workflow, which has the step's name."""
     note = {"tfsteps.dev/detached": "2026-11-23T10:00:00+00:00"}
-    made = {name: {"tfsteps.dev/launcher": f"wf.root.{name}.executor"} for name in steps}
-    return [job(name, annotations={**own, **(note if name in detached else {})}) for name, own in made.items()]
+    annotations = {name: {"tfsteps.dev/launcher": f"wf.root.{name}.executor"} for name in steps}
+    return [
+        job(name, annotations={**annotation, **(note if name in detached else {})})
+        for name, annotation in annotations.items()
+    ]
 
 
 def phases(**nodes):
     """Return a Workflow with the phases of some steps."""
-    found = {name: {"name": f"wf.root.{name}.executor", "phase": phase} for name, phase in nodes.items()}
-    return {"metadata": {"name": "wf", "uid": "w"}, "status": {"nodes": found}}
+    node_statuses = {name: {"name": f"wf.root.{name}.executor", "phase": phase} for name, phase in nodes.items()}
+    return {"metadata": {"name": "wf", "uid": "w"}, "status": {"nodes": node_statuses}}
 
 
 IN_HANDLER = ("exit-handler-1.a", "exit-handler-1.for-loop-1.iteration-item(0:0).in.b")
@@ -190,8 +193,8 @@ IN_HANDLER = ("exit-handler-1.a", "exit-handler-1.for-loop-1.iteration-item(0:0)
 )
 def test_siblings_are_what_was_launched_below_the_node_that_has_ended(node, steps, removed, monkeypatch):
     flow = phases(a="Failed", b="Running", c="Succeeded")
-    found = clean_up(launched(*steps), monkeypatch, scope="siblings", node=f"wf.root.{node}.executor", workflow=flow)
-    assert found[0] == removed
+    outcome = clean_up(launched(*steps), monkeypatch, scope="siblings", node=f"wf.root.{node}.executor", workflow=flow)
+    assert outcome[0] == removed
 
 
 NODES_ELSEWHERE = {"metadata": {"name": "wf", "uid": "w"}, "status": {"offloadNodeStatusVersion": "fnv:1"}}

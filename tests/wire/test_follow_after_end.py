@@ -132,21 +132,30 @@ def first_look(kind, item, pods, logs=(), *, refuse=0, gone=False):
 
 def shown(kind, item, pods):
     """Return what `tfsteps show` says of the same job."""
-    found = status(kind, item, job_pods(kind, item, pods, OwnerIndex(None, "ns").owners(kind, item, [])), time.time())
-    if found.state is State.FAILED:
-        found.failure = failure_summary(found, lambda *_: [])
-    return found
-
-
-def facts(found):
-    failure_summary = found.failure and (
-        found.failure.summary,
-        found.failure.replica,
-        found.failure.exit_code,
-        found.failure.fault,
+    job_status = status(
+        kind, item, job_pods(kind, item, pods, OwnerIndex(None, "ns").owners(kind, item, [])), time.time()
     )
-    times = found.started, found.ended
-    return found.state, found.reason, found.message, times, failure_summary, msgspec.to_builtins(found.replicas)
+    if job_status.state is State.FAILED:
+        job_status.failure = failure_summary(job_status, lambda *_: [])
+    return job_status
+
+
+def facts(job_status):
+    failure_summary = job_status.failure and (
+        job_status.failure.summary,
+        job_status.failure.replica,
+        job_status.failure.exit_code,
+        job_status.failure.fault,
+    )
+    times = job_status.started, job_status.ended
+    return (
+        job_status.state,
+        job_status.reason,
+        job_status.message,
+        times,
+        failure_summary,
+        msgspec.to_builtins(job_status.replicas),
+    )
 
 
 DISRUPTED = {

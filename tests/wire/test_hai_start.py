@@ -92,7 +92,7 @@ class Platform:
 
 
 def rendered(of):
-    return schema.render(of, IDENTITY, hai.system().places(of, IDENTITY, pathlib.Path()), "step")
+    return schema.render(of, IDENTITY, hai.system().output_paths(of, IDENTITY, pathlib.Path()), "step")
 
 
 @pytest.fixture
@@ -125,7 +125,7 @@ def in_pod(system, monkeypatch):
 
 def started(system, **fields):
     of = job(**fields)
-    return system.start(of, IDENTITY, system.places(of, IDENTITY, pathlib.Path()))
+    return system.start(of, IDENTITY, system.output_paths(of, IDENTITY, pathlib.Path()))
 
 
 @contextlib.contextmanager

@@ -44,7 +44,7 @@ class Clusters:
 
     def __init__(self, here, home, there, far):
         self.here, self.home, self.there, self.far = here, home, there, far
-        self.said = []
+        self.lines = []
         self.api = Api(home.access(), patience=0.2)
         self.launched()
 
@@ -57,7 +57,7 @@ class Clusters:
         self.far.jobs[:] = [{**item, "metadata": {**metadata, "creationTimestamp": "2026-01-01T00:00:00Z"}}]
 
     def sweep(self, *, dry_run=False):
-        return [*sweep.sweep_others(self.api, "ns", self.said.append, dry_run=dry_run)]
+        return [*sweep.sweep_others(self.api, "ns", self.lines.append, dry_run=dry_run)]
 
     @property
     def kept(self):
@@ -85,8 +85,8 @@ def test_a_job_whose_workflow_is_gone_here_is_deleted_there(clusters, answer):
     (count,) = clusters.sweep()
     assert (count.jobs, count.due, count.failures, clusters.far.jobs) == (1, 1, 0, [])
     assert str(count) == "1 jobs of this cluster on cluster far looked at, 1 deletions due"
-    assert clusters.said[-1].startswith("Cluster far: TFJob there/")
-    assert "its Workflow wf" in clusters.said[-1]
+    assert clusters.lines[-1].startswith("Cluster far: TFJob there/")
+    assert "its Workflow wf" in clusters.lines[-1]
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_job_that_is_not_certainly_of_here_is_kept(clusters, launched):
     clusters.here.answer = GONE
     clusters.launched(**launched)
     (count,) = clusters.sweep()
-    assert (clusters.kept, count.due, count.failures, clusters.said) == (True, 0, 0, [])
+    assert (clusters.kept, count.due, count.failures, clusters.lines) == (True, 0, 0, [])
 
 
 def test_a_job_that_does_not_say_from_which_cluster_is_kept_and_reported(clusters):
@@ -113,8 +113,8 @@ def test_a_job_that_does_not_say_from_which_cluster_is_kept_and_reported(cluster
     clusters.launched("")
     (count,) = clusters.sweep()
     assert (clusters.kept, count.due, count.failures) == (True, 0, 0)
-    assert clusters.said == [
-        "Cluster far: 1 jobs may be of this cluster: they do not say so, and end by their deadlines"
+    assert clusters.lines == [
+        "Cluster far: 1 jobs may be of this cluster: they do not name it, and end by their deadlines"
     ]
 
 
@@ -125,8 +125,8 @@ def test_a_janitor_that_does_not_know_its_own_namespace_leaves_other_clusters_al
     clusters.here.answer, clusters.here.namespace = GONE, answer
     (count,) = clusters.sweep()
     assert (clusters.kept, count.failures) == (True, 1)
-    assert "the uid of namespace ns, which its jobs name, is not known" in clusters.said[-1]
-    assert why in clusters.said[-1]
+    assert "the uid of namespace ns, which its jobs name, is not known" in clusters.lines[-1]
+    assert why in clusters.lines[-1]
 
 
 def test_a_job_with_a_workflow_or_a_launcher_is_kept_whatever_its_age(clusters):
@@ -144,7 +144,7 @@ def test_a_workflow_that_is_not_known_keeps_the_job(clusters, answer):
     clusters.here.answer = answer
     (count,) = clusters.sweep()
     assert (clusters.kept, count.due, count.failures) == (True, 0, 1)
-    assert clusters.said
+    assert clusters.lines
 
 
 def test_a_cluster_that_does_not_answer_is_said_and_the_next_one_is_cleaned(clusters):
@@ -154,8 +154,8 @@ def test_a_cluster_that_does_not_answer_is_said_and_the_next_one_is_cleaned(clus
     clusters.here.secret["down"] = config.replace(clusters.there.access().server, "https://127.0.0.1:1")
     down, none, far = clusters.sweep()
     assert (down.failures, none.failures, far.failures, far.due, clusters.far.jobs) == (1, 1, 0, 1, [])
-    assert any(line.startswith("Cluster down is left alone until the next pass: ") for line in clusters.said)
-    assert any("Cluster none is left alone" in line and "has no key 'none'" in line for line in clusters.said)
+    assert any(line.startswith("Cluster down is skipped until the next pass: ") for line in clusters.lines)
+    assert any("Cluster none is skipped" in line and "has no key 'none'" in line for line in clusters.lines)
 
 
 def test_the_pass_over_a_cluster_ends_in_time(clusters, monkeypatch):
@@ -168,7 +168,7 @@ def test_the_pass_over_a_cluster_ends_in_time(clusters, monkeypatch):
 def test_settings_that_are_not_known_are_said(clusters):
     clusters.here.settings = "clusters: {far: []}"
     (count,) = clusters.sweep()
-    assert (count.failures, "The other clusters are not known" in clusters.said[0]) == (1, True)
+    assert (count.failures, "The other clusters are not known" in clusters.lines[0]) == (1, True)
 
 
 def test_the_option_is_for_one_namespace(capsys):

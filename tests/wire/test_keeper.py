@@ -41,7 +41,7 @@ WHO = Identity(run="r", task="t")
 RUNS = {"metadata": {"uid": "p"}, "status": {"phase": "Running"}}
 
 
-def made(**fields):
+def keeper_answers(**fields):
     meta = {"name": NAME, "uid": "k", "creationTimestamp": "2026-11-24T03:00:00Z"}
     return Answer(201, {"metadata": meta, "spec": {"suspend": False, **fields}})
 
@@ -59,7 +59,7 @@ class Cluster:
 
     def __init__(self, pod=EVICTED, keeper=None, patch=None):
         self.job, self.pod = tfjob("Running"), pod
-        self.keeper, self.patch = keeper or made(), patch
+        self.keeper, self.patch = keeper or keeper_answers(), patch
         self.job["metadata"]["ownerReferences"] = [OWNER]
         self.changes = []
 
@@ -83,7 +83,7 @@ class Cluster:
         if isinstance(faults, list) and faults:
             return faults.pop(0)
         if asked.method == "POST":
-            return made() if isinstance(self.keeper, list) else self.keeper
+            return keeper_answers() if isinstance(self.keeper, list) else self.keeper
         if asked.method == "PATCH":
             of_pod = Answer(body={}) if plural == "pods" else None  # its label
             return of_pod or self.patch or Answer(body=self.changed(asked.body["metadata"]))
@@ -136,14 +136,14 @@ def test_an_evicted_launcher_makes_the_keeper_and_then_gives_it_the_job():
     assert (asked["activeDeadlineSeconds"], asked["ttlSecondsAfterFinished"], asked["parallelism"]) == (1770, 0, 0)
     assert meta["ownerReferences"] == [OWNER], "who deletes the run deletes keeper and job"
     assert meta["labels"] == {"app.kubernetes.io/managed-by": "tfsteps"}, "it is no training job"
-    own = tfjob()["metadata"]["uid"]
-    assert change[1]["metadata"] == {"uid": own, "ownerReferences": [KEEPER], "annotations": {KEPT_UNTIL: UNTIL}}
+    uid = tfjob()["metadata"]["uid"]
+    assert change[1]["metadata"] == {"uid": uid, "ownerReferences": [KEEPER], "annotations": {KEPT_UNTIL: UNTIL}}
 
 
 UNKEPT = {
     "no right": (Cluster(keeper=refusal(403, "Forbidden", "you may not make jobs")), "you may not make jobs"),
     "a quota": (Cluster(keeper=refusal(403, "Forbidden", "exceeded quota")), "exceeded quota"),
-    "Kueue": (Cluster(keeper=made(suspend=True)), "suspended by an admission webhook"),
+    "Kueue": (Cluster(keeper=keeper_answers(suspend=True)), "suspended by an admission webhook"),
     "the job cannot be given to it": (Cluster(patch=refusal(403, "Forbidden", "not the owner")), "not the owner"),
 }
 
@@ -235,11 +235,11 @@ def test_a_launch_step_gives_an_adopted_job_its_owner_back(refused, monkeypatch)
         monkeypatch.setattr(system, "REPORT_SECONDS", 0.5)
         launching = KubernetesSystem(TFJob())
         launching._host = follower(server)._host
-        job, places = spec.from_plain(JOB), launching.places(spec.from_plain(JOB), WHO, pathlib.Path())
-        made = launching._rendered(job, WHO, places, "ns").manifest["metadata"]
-        noted = {**made["annotations"], KEPT_UNTIL: UNTIL}
-        cluster.job["metadata"] |= {"name": made["name"], "annotations": noted, "ownerReferences": [KEEPER]}
-        started = launching.start(job, WHO, places)
+        job, paths = spec.from_plain(JOB), launching.output_paths(spec.from_plain(JOB), WHO, pathlib.Path())
+        metadata = launching._rendered(job, WHO, paths, "ns").manifest["metadata"]
+        noted = {**metadata["annotations"], KEPT_UNTIL: UNTIL}
+        cluster.job["metadata"] |= {"name": metadata["name"], "annotations": noted, "ownerReferences": [KEEPER]}
+        started = launching.start(job, WHO, paths)
         assert (cluster.job["metadata"]["ownerReferences"] == [OWNER]) is not refused
         assert started.warnings == []
         launching._api.stopping.set()

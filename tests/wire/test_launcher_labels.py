@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from tests.unit.cli.command import said
+from tests.unit.cli.command import output_lines
 from tests.unit.cli.jobs_on_cluster import kubeconfig, pod_of, tfjob
 from tests.unit.janitor.api_server import FakeApiServer
 from tests.unit.janitor.test_untrusted_objects import FLOWS, JOBS, OWNER, PODS, job, launcher, pod, workflow
@@ -32,9 +32,9 @@ class Pipeline:
 
 def labelled(answer, labels=None, pipeline=Pipeline, identity=IDENTITY):
     """Label a launcher's pod; return the bodies of the requests."""
-    found = {"metadata": {"name": "step", "namespace": "ns", "uid": "p", "labels": labels or {}}}
+    pod = {"metadata": {"name": "step", "namespace": "ns", "uid": "p", "labels": labels or {}}}
     with serve([answer]) as server:
-        host = LauncherPod.of(Api(server.access(), patience=0), found, lambda _api, _pod: pipeline and pipeline())
+        host = LauncherPod.of(Api(server.access(), patience=0), pod, lambda _api, _pod: pipeline and pipeline())
         host.label(Api(server.access(), patience=0), identity)
         for thread in [thread for thread in threading.enumerate() if thread.name == "label"]:
             thread.join()
@@ -76,9 +76,9 @@ def test_no_job_system_takes_a_launcher_for_a_replica(kind):
 def test_the_janitor_deletes_replicas_and_no_launcher():
     gone = {**OWNER, "uid": "gone"}
     done = job("done", owner=gone, state="Succeeded")
-    own = {key: text for key, text in done["metadata"]["labels"].items() if key not in MANAGED_BY}
+    job_labels = {key: text for key, text in done["metadata"]["labels"].items() if key not in MANAGED_BY}
     step = {**launcher(owner=gone), "status": {"phase": "Succeeded"}}
-    step["metadata"]["labels"] |= own
+    step["metadata"]["labels"] |= job_labels
     server = FakeApiServer({JOBS: [done], PODS: [pod(done, "p0"), step], FLOWS: [workflow()]})
     server.sweep([kind for kind in registry.kinds() if kind.name == "kubeflow"])
     assert server.deleted == ["p0"]
@@ -91,7 +91,7 @@ def test_stop_neither_deletes_a_launcher_nor_waits_for_it(monkeypatch, tmp_path)
         key: text for key, text in running["metadata"]["labels"].items() if key not in MANAGED_BY
     }
     with kubeconfig(monkeypatch, tmp_path, running, worker, step) as (server, there):
-        lines = said("stop", "busy", "--on", "kubernetes", "--now")
+        lines = output_lines("stop", "busy", "--on", "kubernetes", "--now")
     assert lines[-1].startswith("mnist cancelled")
     deleted = [asked.path.rpartition("/")[2] for asked in server.asked if asked.method == "DELETE"]
     assert deleted == [running["metadata"]["name"], worker["metadata"]["name"]]

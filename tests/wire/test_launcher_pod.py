@@ -232,13 +232,13 @@ FOLLOWED = {  # what Argo sees of the node, labels, node, strategy: whether anot
 @pytest.mark.parametrize(("phase", "labels", "node", "strategy", "expected"), FOLLOWED.values(), ids=FOLLOWED)
 def test_whether_another_pod_follows(phase, labels, node, strategy, expected):
     annotations = {"workflows.argoproj.io/node-name": node, "workflows.argoproj.io/node-id": "wf-1"}
-    own = {"metadata": {**POD["metadata"], "labels": labels, "annotations": annotations}}
+    pod = {"metadata": {**POD["metadata"], "labels": labels, "annotations": annotations}}
     levels = {item.node: {"name": item.node, "phase": phase, "templateName": "fit"} for item in tries(node)}
     flow = workflow(templates=[{"name": "fit", **({"retryStrategy": strategy} if strategy else {})}])
     flow["status"] = {"nodes": {**levels, "wf-1": {"name": node, "phase": phase, "templateName": "fit"}}}
     with serve(of_workflow(listed(flow))) as server:
         api = Api(server.access())
-        host = LauncherPod.of(api, own, find_pipeline)
+        host = LauncherPod.of(api, pod, find_pipeline)
         until(lambda: any("watch" in asked.query for asked in server.asked))
         assert (host.followed().value, host.followed(new=True).value) == expected
         assert not [asked for asked in server.asked if "/pods" in asked.path], "there is no time to ask"
@@ -247,10 +247,10 @@ def test_whether_another_pod_follows(phase, labels, node, strategy, expected):
 
 @pytest.mark.parametrize("labels", [KUBEFLOW, {}], ids=["Kubeflow Pipelines", "Argo"])
 def test_a_workflow_that_was_not_seen_yet_may_try_again(labels):
-    own = {"metadata": {**POD["metadata"], "labels": labels}}
+    pod = {"metadata": {**POD["metadata"], "labels": labels}}
     with serve(lambda _asked: refusal(503)) as server:
         api = Api(server.access())
-        host = LauncherPod.of(api, own, find_pipeline)
+        host = LauncherPod.of(api, pod, find_pipeline)
         assert host.followed().unknown
         assert host.followed(new=True).unknown
         api.stopping.set()

@@ -54,7 +54,7 @@ class Reading:
 @contextlib.contextmanager
 def reading(script, *, tls=False, **how):
     """Read a scripted pod's log; yields (server, reading, reader)."""
-    found = Reading()
+    read = Reading()
     with serve(script, tls=tls) as server:
         api = Api(server.access())
         loop = EventLoop()
@@ -64,13 +64,13 @@ def reading(script, *, tls=False, **how):
             "ns",
             "p",
             "tensorflow",
-            put=found.put,
-            closed=found.closed.append,
-            partial=found.partials.append,
+            put=read.put,
+            closed=read.closed.append,
+            partial=read.partials.append,
             **how,
         )
         try:
-            yield server, found, log
+            yield server, read, log
         finally:
             api.stopping.set()
             loop.close()
@@ -78,22 +78,22 @@ def reading(script, *, tls=False, **how):
 
 def test_lines_come_with_their_time():
     whole = Answer(parts=[line(1, "one"), line(2, "two", "500000000")])
-    with reading([whole]) as (server, found, log):
+    with reading([whole]) as (server, read, log):
         log.tell(0, ended=True)
-        until(lambda: found.closed)
-        assert found.texts == [b"one", b"two"]
-        assert found.lines[1][0] - found.lines[0][0] == 1.5
-        assert found.closed == [""]
+        until(lambda: read.closed)
+        assert read.texts == [b"one", b"two"]
+        assert read.lines[1][0] - read.lines[0][0] == 1.5
+        assert read.closed == [""]
     assert server.asked[0].query == {"container": "tensorflow", "timestamps": "true", "follow": "true"}
 
 
 def test_a_followed_log_that_has_ended_is_not_followed_again_before_the_watch_tells_why(monkeypatch):
     monkeypatch.setattr(logs, "_NEWS_SECONDS", 60.0)
-    with reading(lambda _asked: Answer(parts=[line(1, "one")])) as (server, found, log):
-        until(lambda: found.texts)
+    with reading(lambda _asked: Answer(parts=[line(1, "one")])) as (server, read, log):
+        until(lambda: read.texts)
         time.sleep(0.5)
         log.tell(0, ended=True)
-        until(lambda: found.closed)
+        until(lambda: read.closed)
     assert [asked.query["follow"] for asked in server.asked] == ["true", "false"]
 
 
@@ -104,22 +104,22 @@ def test_a_new_empty_file_is_a_gap_if_reading_was_behind_when_the_file_before_en
             return Answer(parts=[line(1, "one"), 1.5, line(second, "two", "100000000")])
         return Answer(body=b"")
 
-    with reading(script) as (_, found, log):
-        until(lambda: found.texts[1:2])
+    with reading(script) as (_, read, log):
+        until(lambda: read.texts[1:2])
         log.tell(0, ended=True)
-        until(lambda: found.closed)
-    assert found.texts[:2] == [b"one", b"two"]
-    assert [b"and the node has begun a new log file" in text for text in found.texts[2:]] == [True] * notes
-    assert found.incomplete == bool(notes)
+        until(lambda: read.closed)
+    assert read.texts[:2] == [b"one", b"two"]
+    assert [b"and the node has begun a new log file" in text for text in read.texts[2:]] == [True] * notes
+    assert read.incomplete == bool(notes)
 
 
 def test_lines_that_come_fast_are_taken_together_though_each_has_its_own_tls_record():
     parts = [part for i in range(3000) for part in (line(i // 100, f"line {i}", f"{i % 100:09d}"), 0.0001)]
-    with reading([Answer(parts=parts)], tls=True) as (_, found, log):
+    with reading([Answer(parts=parts)], tls=True) as (_, read, log):
         log.tell(0, ended=True)
-        until(lambda: found.closed)
-        assert found.texts == [b"line %d" % i for i in range(3000)]
-        assert found.blocks < 300  # nearly 3000 if each record is taken as it comes
+        until(lambda: read.closed)
+        assert read.texts == [b"line %d" % i for i in range(3000)]
+        assert read.blocks < 300  # nearly 3000 if each record is taken as it comes
 
 
 def pod_of_its_name(first, then, *, uid="another"):
@@ -144,26 +144,26 @@ def pod_of_its_name(first, then, *, uid="another"):
 @pytest.mark.parametrize("first", [[], [line(1, "one"), 1.1, line(1, "two", "100000000")]], ids=["silent", "lines"])
 def test_the_log_of_another_pod_of_the_same_name_is_not_taken_for_its_own(first, then, ended):
     """The operator has recreated the pod, and the watch has not reported it yet."""
-    with reading(pod_of_its_name(first, then), uid="own") as (server, found, log):
+    with reading(pod_of_its_name(first, then), uid="own") as (server, read, log):
         until(lambda: server.asked)
         if first:
-            until(lambda: found.texts[1:])
+            until(lambda: read.texts[1:])
         if ended:
             log.tell(0, ended=True)
         if then or ended:
-            until(lambda: found.closed)
-        assert found.texts == [b"one", b"two"][: len(first)]
-        assert not found.incomplete
+            until(lambda: read.closed)
+        assert read.texts == [b"one", b"two"][: len(first)]
+        assert not read.incomplete
 
 
 def test_a_log_whose_last_line_is_gone_has_a_gap_if_the_pod_is_the_same():
     script = pod_of_its_name([line(1, "one")], [line(9, "later")], uid="own")
-    with reading(script, uid="own") as (_, found, log):
-        until(lambda: found.texts)
+    with reading(script, uid="own") as (_, read, log):
+        until(lambda: read.texts)
         log.tell(0, ended=True)
-        until(lambda: found.closed)
-        assert found.texts[0::2] == [b"one", b"later"]
-        assert b"the node had dropped the one before" in found.texts[1]
+        until(lambda: read.closed)
+        assert read.texts[0::2] == [b"one", b"later"]
+        assert b"the node had dropped the one before" in read.texts[1]
 
 
 WHOLE = [line(1, "one"), line(2, "two"), line(3, "three")]
@@ -213,10 +213,10 @@ def node(lines, cuts=(), lost=0):
     ],
 )
 def test_after_a_cut_no_line_is_lost_or_doubled(lines, cuts):
-    with reading(node(lines, cuts)) as (_, found, log):
+    with reading(node(lines, cuts)) as (_, read, log):
         log.tell(0, ended=True)
-        until(lambda: found.closed)
-        assert found.texts == [item[len(line(1, "")) - 1 : -1] for item in lines]
+        until(lambda: read.closed)
+        assert read.texts == [item[len(line(1, "")) - 1 : -1] for item in lines]
 
 
 EQUAL = [line(1, "start"), *[line(1, "retry", "500000000")] * 6, line(2, "end")]
@@ -226,31 +226,31 @@ EQUAL_PAIRS = [line(1, "start"), *[line(1, "retry", "500000000"), line(1, "wait"
 @pytest.mark.parametrize("lines", [EQUAL, EQUAL[:-1], EQUAL[1:-1], EQUAL_PAIRS], ids=["more", "last", "all", "pairs"])
 @pytest.mark.parametrize("cut", [1, 2, 3, 4, 5])
 def test_equal_lines_with_one_time_come_after_a_cut(lines, cut):
-    with reading(node(lines, [cut])) as (_, found, log):
+    with reading(node(lines, [cut])) as (_, read, log):
         log.tell(0, ended=True)
-        until(lambda: found.closed)
-        assert found.texts == [item[len(line(1, "")) - 1 : -1] for item in lines]
+        until(lambda: read.closed)
+        assert read.texts == [item[len(line(1, "")) - 1 : -1] for item in lines]
 
 
 @pytest.mark.parametrize("lost", [1, 2, 3])
 def test_equal_lines_with_one_time_that_a_node_dropped_are_reported(lost):
-    with reading(node(EQUAL, [3], lost=lost)) as (_, found, log):
+    with reading(node(EQUAL, [3], lost=lost)) as (_, read, log):
         log.tell(0, ended=True)
-        until(lambda: found.closed)
-        assert found.incomplete == (len(found.texts) != len(EQUAL) or lost == 3)
-        assert found.texts[-1] == b"end"
+        until(lambda: read.closed)
+        assert read.incomplete == (len(read.texts) != len(EQUAL) or lost == 3)
+        assert read.texts[-1] == b"end"
 
 
 def test_a_line_that_was_cut_comes_whole():
     cut = Answer(parts=[line(1, "one"), line(2, "a long line")[:-5], "reset"])
     whole = Answer(parts=[line(1, "one"), line(2, "a long line")])
-    with reading([cut, whole]) as (_, found, log):
+    with reading([cut, whole]) as (_, read, log):
         log.tell(0, ended=True)
-        until(lambda: found.closed)
-        assert found.texts == [b"one", b"a long line"]
+        until(lambda: read.closed)
+        assert read.texts == [b"one", b"a long line"]
 
 
-def lives(*, told):
+def lives(*, ended):
     """Answer as the kubelet does for a container that was restarted after its first line; the second life waits."""
     asked_before = []
 
@@ -259,44 +259,44 @@ def lives(*, told):
             lines = [line(1, "first life"), line(2, "its last word")]
             return Answer(parts=lines[-1:] if "tailLines" in asked.query else lines)
         asked_before.append(asked)
-        if len(asked_before) == 1 and told:
+        if len(asked_before) == 1 and ended:
             return Answer(parts=[line(1, "first life"), "cut"])
-        until(told.is_set) if told else None
+        until(ended.is_set) if ended else None
         return Answer(parts=[line(5, "second life")])
 
     return script
 
 
 def test_a_restart_brings_the_rest_of_the_earlier_incarnation_first():
-    told = threading.Event()
-    with reading(lives(told=told)) as (_, found, log):
-        until(lambda: found.texts)
+    ended = threading.Event()
+    with reading(lives(ended=ended)) as (_, read, log):
+        until(lambda: read.texts)
         log.tell(1, ended=True)
-        told.set()
-        until(lambda: found.closed)
-        assert found.texts == [b"first life", b"its last word", b"second life"]
+        ended.set()
+        until(lambda: read.closed)
+        assert read.texts == [b"first life", b"its last word", b"second life"]
 
 
 def test_a_restart_reported_late_yields_the_whole_earlier_incarnation():
-    with reading(lives(told=None)) as (_, found, log):
-        until(lambda: found.texts)
+    with reading(lives(ended=None)) as (_, read, log):
+        until(lambda: read.texts)
         log.tell(1, ended=True)
-        until(lambda: found.closed)
-        assert found.texts == [b"second life", b"first life", b"its last word"]
+        until(lambda: read.closed)
+        assert read.texts == [b"second life", b"first life", b"its last word"]
 
 
 def test_the_end_of_the_stream_is_not_the_end_of_the_container():
     parts = [Answer(parts=[line(1, "one")]), Answer(parts=[line(1, "one"), line(2, "two")])]
-    with reading(parts) as (_, found, log):
-        until(lambda: len(found.texts) == 2)
-        assert not found.closed
+    with reading(parts) as (_, read, log):
+        until(lambda: len(read.texts) == 2)
+        assert not read.closed
         log.tell(0, ended=True)
-        until(lambda: found.closed)
+        until(lambda: read.closed)
 
 
 def test_a_container_that_is_not_ready_is_asked_again():
-    with reading([refusal(400, "BadRequest", "waiting to start"), Answer(parts=[line(1, "one")])]) as (_, found, _log):
-        until(lambda: found.texts == [b"one"])
+    with reading([refusal(400, "BadRequest", "waiting to start"), Answer(parts=[line(1, "one")])]) as (_, read, _log):
+        until(lambda: read.texts == [b"one"])
 
 
 DELETED = "the pod was deleted before its log could be read"
@@ -307,51 +307,51 @@ DELETED = "the pod was deleted before its log could be read"
     [([refusal(404)], DELETED), ([Answer(parts=[line(1, "one")]), refusal(404)], ""), (["reset"], DELETED)],
 )
 def test_lines_lost_with_a_deleted_pod_are_reported_once(answers, lost):
-    with reading(answers) as (server, found, log):
+    with reading(answers) as (server, read, log):
         until(lambda: len(server.asked) > len(answers))
         log.gone()
-        until(lambda: found.closed)
-        assert found.closed == [lost]
+        until(lambda: read.closed)
+        assert read.closed == [lost]
 
 
 def test_the_pod_that_gets_the_name_of_a_deleted_one_is_not_read_for_it():
-    with reading([Answer(parts=[line(1, "one"), "hang"]), Answer(parts=[line(9, "another")])]) as (server, found, log):
-        until(lambda: found.texts)
+    with reading([Answer(parts=[line(1, "one"), "hang"]), Answer(parts=[line(9, "another")])]) as (server, read, log):
+        until(lambda: read.texts)
         log.gone()
         server.hanging.set()
-        until(lambda: found.closed)
-        assert found.texts == [b"one"]
+        until(lambda: read.closed)
+        assert read.texts == [b"one"]
         assert len(server.asked) == 1
 
 
 @pytest.mark.parametrize("answer", [refusal(404), refusal(403, "Forbidden", "not now")])
 def test_a_server_that_was_started_again_may_not_know_the_pod_or_us_for_a_moment(answer):
-    with reading([Answer(parts=[line(1, "one")]), answer, answer, Answer(parts=WHOLE)]) as (_, found, log):
-        until(lambda: len(found.texts) == 3)
-        assert not found.closed
+    with reading([Answer(parts=[line(1, "one")]), answer, answer, Answer(parts=WHOLE)]) as (_, read, log):
+        until(lambda: len(read.texts) == 3)
+        assert not read.closed
         log.tell(0, ended=True)
-        until(lambda: found.closed)
-        assert found.texts == [b"one", b"two", b"three"]
+        until(lambda: read.closed)
+        assert read.texts == [b"one", b"two", b"three"]
 
 
 @pytest.mark.parametrize("status", [403, 404])
 def test_a_lasting_refusal_ends_the_log_and_is_reported(status, monkeypatch):
     monkeypatch.setattr(logs, "_REFUSED_SECONDS", 0.5)
-    with reading([refusal(status, "", "never")]) as (_, found, _log):
-        until(lambda: found.closed)
-        assert found.closed == ["never"]
+    with reading([refusal(status, "", "never")]) as (_, read, _log):
+        until(lambda: read.closed)
+        assert read.closed == ["never"]
 
 
 def test_a_refusal_after_the_end_of_the_container_is_reported_at_once():
     with reading([Answer(parts=[line(1, "one")]), refusal(403, "Forbidden", "you may not read logs")]) as (
         _,
-        found,
+        read,
         log,
     ):
-        until(lambda: found.texts)
+        until(lambda: read.texts)
         log.tell(0, ended=True)
-        until(lambda: found.closed)
-        assert found.closed == ["you may not read logs"]
+        until(lambda: read.closed)
+        assert read.closed == ["you may not read logs"]
 
 
 def test_an_earlier_incarnation_whose_log_is_gone_does_not_keep_us_from_the_next_one():
@@ -359,23 +359,23 @@ def test_an_earlier_incarnation_whose_log_is_gone_does_not_keep_us_from_the_next
         gone = "previous" in asked.query
         return refusal(400, "BadRequest", "previous terminated container not found") if gone else Answer(parts=WHOLE)
 
-    with reading(script, restarts=1) as (_, found, log):
+    with reading(script, restarts=1) as (_, read, log):
         log.tell(1, ended=True)
-        until(lambda: found.closed)
+        until(lambda: read.closed)
     gone = b"(log incomplete: what the container printed before it was started again is gone from its node)"
-    assert found.texts == [gone, b"one", b"two", b"three"]
-    assert found.incomplete
+    assert read.texts == [gone, b"one", b"two", b"three"]
+    assert read.incomplete
 
 
 def test_an_unreported_restart_yields_the_rest_of_the_earlier_incarnation_first():
-    told = threading.Event()
-    told.set()
-    with reading(lives(told=told)) as (_, found, log):
-        until(lambda: len(found.texts) == 3)
+    ended = threading.Event()
+    ended.set()
+    with reading(lives(ended=ended)) as (_, read, log):
+        until(lambda: len(read.texts) == 3)
         log.tell(1, ended=True)
-        until(lambda: found.closed)
-        assert found.texts == [b"first life", b"its last word", b"second life"]
-        assert not found.incomplete
+        until(lambda: read.closed)
+        assert read.texts == [b"first life", b"its last word", b"second life"]
+        assert not read.incomplete
 
 
 # --- what a node does to a log
@@ -383,93 +383,93 @@ def test_an_unreported_restart_yields_the_rest_of_the_earlier_incarnation_first(
 
 def test_lines_that_share_a_time_come_once_though_others_are_between_them():
     same = [line(1, "a"), line(1, "b"), line(2, "c"), line(1, "d"), line(1, "b"), line(2, "c"), line(1, "e")]
-    with reading(node(same, cuts=[4, 5, 6])) as (_, found, log):
+    with reading(node(same, cuts=[4, 5, 6])) as (_, read, log):
         log.tell(0, ended=True)
-        until(lambda: found.closed)
-        assert found.texts == [b"a", b"b", b"c", b"d", b"b", b"c", b"e"]
+        until(lambda: read.closed)
+        assert read.texts == [b"a", b"b", b"c", b"d", b"b", b"c", b"e"]
 
 
 def test_lines_after_a_clock_that_was_set_back_are_read():
     lines = [line(50, "one"), line(51, "two"), line(10, "three"), line(11, "four")]
-    with reading(node(lines, cuts=[2])) as (_, found, log):
-        until(lambda: len(found.texts) == 2)
+    with reading(node(lines, cuts=[2])) as (_, read, log):
+        until(lambda: len(read.texts) == 2)
         log.tell(0, ended=True)
-        until(lambda: found.closed)
-        assert found.texts == [b"one", b"two", b"three", b"four"]
+        until(lambda: read.closed)
+        assert read.texts == [b"one", b"two", b"three", b"four"]
 
 
 @pytest.mark.parametrize("time", ["2026-13-01T00:00:00.0Z", "0000-00-00T00:00:00Z", "9999-12-31T23:59:59.9-01:00"])
 def test_a_line_with_an_impossible_time_comes_with_the_others(time):
     lines = [WHOLE[0], f"{time} odd\n".encode(), *WHOLE[1:]]
-    with reading([Answer(parts=lines)]) as (_, found, log):
+    with reading([Answer(parts=lines)]) as (_, read, log):
         log.tell(0, ended=True)
-        until(lambda: found.closed)
-        assert found.texts == [b"one", b"odd", b"two", b"three"]
-        assert found.lines == sorted(found.lines, key=lambda pair: pair[0])
+        until(lambda: read.closed)
+        assert read.texts == [b"one", b"odd", b"two", b"three"]
+        assert read.lines == sorted(read.lines, key=lambda pair: pair[0])
 
 
 def test_a_line_of_the_kubelet_itself_is_shown_once_and_the_log_goes_on():
-    own = b"failed to create fsnotify watcher: too many open files"
-    answers = [Answer(parts=[WHOLE[0], own]), Answer(parts=[WHOLE[0], own + b"\n"]), Answer(parts=WHOLE)]
-    with reading(answers) as (_, found, log):
-        until(lambda: len(found.texts) == 5)
+    message = b"failed to create fsnotify watcher: too many open files"
+    answers = [Answer(parts=[WHOLE[0], message]), Answer(parts=[WHOLE[0], message + b"\n"]), Answer(parts=WHOLE)]
+    with reading(answers) as (_, read, log):
+        until(lambda: len(read.texts) == 5)
         log.tell(0, ended=True)
-        until(lambda: found.closed)
-        assert [text for text in found.texts if not text.startswith(b"(")] == [b"one", own, b"two", b"three"]
-        assert found.incomplete
+        until(lambda: read.closed)
+        assert [text for text in read.texts if not text.startswith(b"(")] == [b"one", message, b"two", b"three"]
+        assert read.incomplete
 
 
-@pytest.mark.parametrize("said", logs._NO_LOG)
-def test_the_kubelets_message_about_a_lost_log_is_no_line(said):
-    with reading([Answer(parts=[*WHOLE, said + b"of this pod"])]) as (_, found, log):
-        until(lambda: len(found.texts) == 3)
+@pytest.mark.parametrize("message", logs._NO_LOG)
+def test_the_kubelets_message_about_a_lost_log_is_no_line(message):
+    with reading([Answer(parts=[*WHOLE, message + b"of this pod"])]) as (_, read, log):
+        until(lambda: len(read.texts) == 3)
         log.gone()
-        until(lambda: found.closed)
-        assert found.texts == [b"one", b"two", b"three"]
-        assert found.closed == [""]
+        until(lambda: read.closed)
+        assert read.texts == [b"one", b"two", b"three"]
+        assert read.closed == [""]
 
 
 def test_lines_that_the_node_dropped_are_reported_at_their_place():
     lines = [line(i, f"line {i}") for i in range(40)]
-    with reading(node(lines, cuts=[20], lost=25)) as (_, found, log):
-        until(lambda: len(found.texts) == 36)
+    with reading(node(lines, cuts=[20], lost=25)) as (_, read, log):
+        until(lambda: len(read.texts) == 36)
         log.tell(0, ended=True)
-        until(lambda: found.closed)
+        until(lambda: read.closed)
         gap = f"(log incomplete: {logs._GAP})".encode()
         numbers = [*range(20), *range(25, 40)]
         expected = [b"line %d" % i for i in numbers]
-        assert found.texts == [*expected[:20], gap, *expected[20:]]
-        assert found.incomplete
+        assert read.texts == [*expected[:20], gap, *expected[20:]]
+        assert read.incomplete
 
 
 def test_a_rotated_log_whose_last_line_is_still_there_lacks_nothing():
     lines = [line(i // 20, f"line {i}", f"{i % 20:09d}") for i in range(40)]
-    with reading(node(lines, cuts=[30], lost=27)) as (_, found, log):
-        until(lambda: len(found.texts) == 40)
+    with reading(node(lines, cuts=[30], lost=27)) as (_, read, log):
+        until(lambda: len(read.texts) == 40)
         log.tell(0, ended=True)
-        until(lambda: found.closed)
-        assert found.texts == [b"line %d" % i for i in range(40)]
-        assert not found.incomplete
+        until(lambda: read.closed)
+        assert read.texts == [b"line %d" % i for i in range(40)]
+        assert not read.incomplete
 
 
 def test_bytes_of_a_line_that_does_not_end_are_progress(monkeypatch):
     monkeypatch.setattr(log_lines, "_PARTIAL_SECONDS", 0.2)
     bar = itertools.chain([line(1, "one"), line(2, "")[:-1]], *(([0.1, b"10%\r"]) for _ in range(40)), [b"\n"])
-    with reading([Answer(parts=bar)]) as (_, found, log):
-        until(lambda: len(found.texts) == 2)
+    with reading([Answer(parts=bar)]) as (_, read, log):
+        until(lambda: len(read.texts) == 2)
         log.tell(0, ended=True)
-        assert 3 <= len(found.partials) <= 25
+        assert 3 <= len(read.partials) <= 25
 
 
 def test_any_bytes_and_any_length():
     odd, long = b"\xff\xfe\x00 odd", b"x" * (3 << 20)
     stamp = b"2026-11-21T08:00:01.5+02:00 "
-    with reading([Answer(parts=[stamp + odd + b"\n" + stamp + long + b"\n"])]) as (_, found, log):
+    with reading([Answer(parts=[stamp + odd + b"\n" + stamp + long + b"\n"])]) as (_, read, log):
         log.tell(0, ended=True)
-        until(lambda: found.closed)
-        assert found.texts[0] == odd
-        assert b"".join(found.texts[1:]) == long
-        assert max(len(text) for text in found.texts) <= (1 << 20) + (1 << 17)
+        until(lambda: read.closed)
+        assert read.texts[0] == odd
+        assert b"".join(read.texts[1:]) == long
+        assert max(len(text) for text in read.texts) <= (1 << 20) + (1 << 17)
 
 
 @pytest.mark.parametrize(
@@ -488,28 +488,28 @@ def test_any_bytes_and_any_length():
 def test_an_answer_that_was_cut_after_the_end_of_the_container_is_not_believed(first, monkeypatch):
     monkeypatch.setattr(logs, "_END_SECONDS", 0.3)
     rest = [first, Answer(parts=[b"".join(WHOLE)])]
-    with reading(rest) as (server, found, log):
+    with reading(rest) as (server, read, log):
         until(lambda: server.asked)
         log.tell(0, ended=True)
-        until(lambda: found.closed)
-        assert found.texts == [b"one", b"two", b"three"]
-        assert found.closed == [""]
+        until(lambda: read.closed)
+        assert read.texts == [b"one", b"two", b"three"]
+        assert read.closed == [""]
 
 
 def test_a_log_in_page_is_not_taken_for_a_log():
     page = Answer(body=b"<html>\nlog in\n</html>\n", headers={"Content-Type": "text/html; charset=utf-8"})
-    with reading([page, page, Answer(parts=[b"".join(WHOLE)])]) as (_, found, log):
+    with reading([page, page, Answer(parts=[b"".join(WHOLE)])]) as (_, read, log):
         log.tell(0, ended=True)
-        until(lambda: found.closed)
-        assert found.texts == [b"one", b"two", b"three"]
-        assert found.closed == [""]
+        until(lambda: read.closed)
+        assert read.texts == [b"one", b"two", b"three"]
+        assert read.closed == [""]
 
 
 def test_a_last_line_without_an_end():
-    with reading([Answer(parts=[line(1, "one"), line(2, "two")[:-1]])]) as (_, found, log):
+    with reading([Answer(parts=[line(1, "one"), line(2, "two")[:-1]])]) as (_, read, log):
         log.tell(0, ended=True)
-        until(lambda: found.closed)
-        assert found.texts == [b"one", b"two"]
+        until(lambda: read.closed)
+        assert read.texts == [b"one", b"two"]
 
 
 def test_a_last_line_without_an_end_before_a_restart():
@@ -518,10 +518,10 @@ def test_a_last_line_without_an_end_before_a_restart():
             return Answer(parts=[line(1, "one")[:-1]])
         return Answer(parts=[line(2, "two")])
 
-    with reading(script, restarts=1) as (_, found, log):
+    with reading(script, restarts=1) as (_, read, log):
         log.tell(1, ended=True)
-        until(lambda: found.closed)
-    assert found.texts == [b"one", b"two"]
+        until(lambda: read.closed)
+    assert read.texts == [b"one", b"two"]
 
 
 def test_a_log_is_read_since_a_time_and_then_from_its_position():

@@ -66,9 +66,9 @@ def test_lines_of_one_mebibyte_and_a_slow_reader_take_little_memory(tmp_path):
             printed = 0
             while part := launcher.stdout.read(1 << 16):  # as slow as this is, the server is faster
                 printed += len(part)
-            said = launcher.stderr.read()
-            assert said.replace(b" ", b"").strip().isdigit(), said.decode()
-            peak = int(said.split()[0])
+            error_output = launcher.stderr.read()
+            assert error_output.replace(b" ", b"").strip().isdigit(), error_output.decode()
+            peak = int(error_output.split()[0])
     assert launcher.returncode == 0
     assert printed > LINES * 4 * MIB
     assert log.stat().st_size > LINES * MIB

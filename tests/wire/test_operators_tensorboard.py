@@ -6,10 +6,10 @@ import pytest
 
 from tests.wire.scripted import Answer, refusal, serve
 from tfsteps import spec
+from tfsteps.backends.backend_location import BackendLocation
 from tfsteps.backends.base import NO_LABELS
 from tfsteps.backends.kubernetes import tensorboard
 from tfsteps.backends.kubernetes.backend import ClusterBackend
-from tfsteps.backends.place import Place
 from tfsteps.console.errors import CommandError
 from tfsteps.kube.client import Api
 from tfsteps.platforms.t9k.trainingjob import BOARDS
@@ -81,20 +81,22 @@ class Backend(ClusterBackend):
 
 def backend(api):
     (kind, _) = registry.kinds_of("tfjob-v1alpha1")
-    places = OutputPaths(output="", model="", logs="gs://b/r", base_dir=None)
+    paths = OutputPaths(output="", model="", logs="gs://b/r", base_dir=None)
     described = spec.from_plain(JOB, "test", registry.options())
-    item = kind.render(described, Identity(run="r", task="fit"), places, "ns").manifest
+    item = kind.render(described, Identity(run="r", task="fit"), paths, "ns").manifest
     item["metadata"] |= {"uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}
-    made = Backend(ClusterRuns(api, [kind], "ns", lambda *_: Origin("fit", "")), Place(Location.KUBERNETES))
-    made.job = ClusterJob(kind, item, [], status(kind, item, [], 0.0, "fit"), "")
-    return made
+    cluster_backend = Backend(
+        ClusterRuns(api, [kind], "ns", lambda *_: Origin("fit", "")), BackendLocation(Location.KUBERNETES)
+    )
+    cluster_backend.job = ClusterJob(kind, item, [], status(kind, item, [], 0.0, "fit"), "")
+    return cluster_backend
 
 
 def test_the_command_shows_that_of_the_operator():
     page = Answer(body={})
     with serve([page]) as server:
-        found = backend(Api(server.access(), patience=0))
-        with found.tensorboard(found.jobs(), 0):
+        cluster_backend = backend(Api(server.access(), patience=0))
+        with cluster_backend.tensorboard(cluster_backend.jobs(), 0):
             pass
         assert [request.method for request in server.asked] == ["GET"]
         assert "-tensorboard-" in server.asked[0].path
@@ -102,5 +104,5 @@ def test_the_command_shows_that_of_the_operator():
 
 def test_a_runtime_id_names_the_run():
     with serve([]) as server:
-        found = backend(Api(server.access(), patience=0))
-        assert found.find(found.job.item["spec"]["RuntimeId"]).id == "r"
+        cluster_backend = backend(Api(server.access(), patience=0))
+        assert cluster_backend.find(cluster_backend.job.item["spec"]["RuntimeId"]).id == "r"

@@ -32,8 +32,8 @@ class Cluster:
     def __call__(self, asked):
         if asked.method == "POST":
             return self._post(asked)
-        if found := next((answer for end, answer in self.answers.items() if asked.path.endswith(end)), None):
-            return found
+        if scripted_answer := next((answer for end, answer in self.answers.items() if asked.path.endswith(end)), None):
+            return scripted_answer
         if asked.path.endswith(("quotas", "ranges")):
             return Answer(200, {"items": []})
         return Answer(200, self.created) if self.created else NOT_FOUND
@@ -94,7 +94,7 @@ def start(server, monkeypatch, system="kubeflow", **fields):
     system = registry.get(system)
     job = spec.from_plain({"name": "a", "image": "i", "roles": {"worker": {}}, **fields}, "test", {"kubeflow": None})
     identity = Identity(run="r", task="t")
-    return system.start(job, identity, system.places(job, identity, pathlib.Path()))
+    return system.start(job, identity, system.output_paths(job, identity, pathlib.Path()))
 
 
 def findings(cluster, monkeypatch, **fields):
@@ -165,8 +165,8 @@ def test_a_cluster_without_the_operator(monkeypatch):
 def test_all_findings_are_reported_at_once(monkeypatch):
     quota = {"metadata": {"name": "small"}, "spec": {"hard": {"pods": "0"}}}
     cluster = Cluster(resourcequotas=Answer(200, {"items": [quota]}))
-    said = findings(cluster, monkeypatch, service_account="bob", **SECRET)
-    assert said == (
+    message = findings(cluster, monkeypatch, service_account="bob", **SECRET)
+    assert message == (
         "nothing was created: (1) ServiceAccount ns/bob is missing: create it, or correct its name; "
         "(2) Secret ns/hub is missing: create it, or correct its name; "
         "(3) ResourceQuota small: all replicas together need 1 pods, 0 is allowed: ask for less, or have it raised"
@@ -201,9 +201,9 @@ def test_exactly_the_needed_permissions_suffice(monkeypatch):
     ],
 )
 def test_missing_permissions(rules, lacking, monkeypatch):
-    said = findings(Cluster(rules), monkeypatch)
-    assert lacking in said
-    assert "in namespace ns this launcher may not: " in said
+    message = findings(Cluster(rules), monkeypatch)
+    assert lacking in message
+    assert "in namespace ns this launcher may not: " in message
 
 
 PODS_ALLOWED = (rule(["*"], "", ["pods", "pods/log"]),)
@@ -235,9 +235,9 @@ def user(name):
     ],
 )
 def test_the_command_that_grants_what_is_lacking_is_named(system, answer, how, monkeypatch):
-    said = findings(Cluster(PODS_ALLOWED, user=answer), monkeypatch, system=system)
-    assert said.startswith(f"nothing was created: job system {system}: in namespace ns this launcher may not: get ")
-    assert f"; {how.format(system)}" in said
+    message = findings(Cluster(PODS_ALLOWED, user=answer), monkeypatch, system=system)
+    assert message.startswith(f"nothing was created: job system {system}: in namespace ns this launcher may not: get ")
+    assert f"; {how.format(system)}" in message
 
 
 QUEUE = "/apis/kueue.x-k8s.io/{}/namespaces/ns/localqueues/research"
@@ -246,7 +246,7 @@ NO_QUEUE = "nothing was created: LocalQueue ns/research is missing: create it, o
 
 
 @pytest.mark.parametrize(
-    ("newer", "older", "said"),
+    ("newer", "older", "message"),
     [
         (FOUND, UNKNOWN_KIND, ""),
         (UNKNOWN_KIND, FOUND, ""),
@@ -256,9 +256,9 @@ NO_QUEUE = "nothing was created: LocalQueue ns/research is missing: create it, o
         (refusal(403, "Forbidden"), NOT_FOUND, ""),
     ],
 )
-def test_a_queue_is_looked_for_in_the_version_that_is_served(newer, older, said, monkeypatch):
+def test_a_queue_is_looked_for_in_the_version_that_is_served(newer, older, message, monkeypatch):
     answers = {QUEUE.format("v1beta2"): newer, QUEUE.format("v1beta1"): older}
-    assert findings(Cluster(**answers), monkeypatch, queue="research") == said
+    assert findings(Cluster(**answers), monkeypatch, queue="research") == message
 
 
 MULTIKUEUE = "kueue.x-k8s.io/multikueue"
@@ -298,9 +298,9 @@ def test_an_authorizer_that_fails_denies_nothing(monkeypatch):
 
 
 def test_a_creation_that_is_not_allowed_is_not_tried(monkeypatch):
-    said = findings(Cluster(LAUNCHER[1:], **{"dry run": refusal(403)}), monkeypatch)
-    assert "create tfjobs" in said
-    assert "refuses" not in said
+    message = findings(Cluster(LAUNCHER[1:], **{"dry run": refusal(403)}), monkeypatch)
+    assert "create tfjobs" in message
+    assert "refuses" not in message
 
 
 def test_who_keeps_the_pods_need_not_delete_them(monkeypatch):
@@ -333,9 +333,9 @@ def test_failed_reviews_give_no_finding(trouble, monkeypatch):
 def test_only_a_definite_no_is_a_finding(where, trouble, monkeypatch):
     secret = Answer(200, {"data": {"token": ""}})
     answers = {"secrets/hub": secret, where: trouble}
-    said = findings(Cluster(**answers), monkeypatch, **SECRET)
+    message = findings(Cluster(**answers), monkeypatch, **SECRET)
     refused = where == "dry run" and trouble in (refusal(403), UNKNOWN_KIND)  # as the creation would be
-    assert bool(said) == refused
+    assert bool(message) == refused
 
 
 @pytest.mark.parametrize(
@@ -349,9 +349,9 @@ def test_only_a_definite_no_is_a_finding(where, trouble, monkeypatch):
     ],
 )
 def test_dry_run(answer, says, monkeypatch):
-    said = findings(Cluster(**{"dry run": answer}), monkeypatch)
-    assert says in said
-    assert bool(says) == bool(said)
+    message = findings(Cluster(**{"dry run": answer}), monkeypatch)
+    assert says in message
+    assert bool(says) == bool(message)
 
 
 @pytest.mark.parametrize(
@@ -364,6 +364,6 @@ def test_dry_run(answer, says, monkeypatch):
     ],
 )
 def test_keys(secret, says, monkeypatch):
-    said = findings(Cluster(**{"secrets/hub": Answer(200, secret)}), monkeypatch, **SECRET)
-    assert says in said
-    assert bool(says) == bool(said)
+    message = findings(Cluster(**{"secrets/hub": Answer(200, secret)}), monkeypatch, **SECRET)
+    assert says in message
+    assert bool(says) == bool(message)

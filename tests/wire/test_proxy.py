@@ -93,10 +93,10 @@ def proxied(scheme, authority):
 
 
 @pytest.fixture
-def found(tmp_path, monkeypatch):
+def find_access(tmp_path, monkeypatch):
     """Return a function that makes a kubeconfig for a server, and returns the access that it gives."""
 
-    def found(server, **cluster):
+    def find(server, **cluster):
         authority = base64.b64encode(server.authority.cert_pem.bytes()).decode()
         address = {"server": f"https://127.0.0.1:{server.server_port}", "certificate-authority-data": authority}
         config = {
@@ -108,7 +108,7 @@ def found(tmp_path, monkeypatch):
         monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
         return access.find()
 
-    return found
+    return find
 
 
 def script(asked):
@@ -137,23 +137,23 @@ def everything(api):
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_all_goes_through_the_proxy(scheme, found):
+def test_all_goes_through_the_proxy(scheme, find_access):
     broken = ["reset"]  # the first answer with a log
 
     def script_of_outages(asked):
         return broken.pop() if broken and asked.path.endswith("/log") else script(asked)
 
     with serve(script_of_outages, tls=NAME) as server, proxied(scheme, server.authority) as (proxy, url):
-        texts = everything(Api(found(server, **{"proxy-url": url, "tls-server-name": NAME})))
+        texts = everything(Api(find_access(server, **{"proxy-url": url, "tls-server-name": NAME})))
         assert texts == [b"x" * 40_000] * 8
         assert set(proxy.asked) == {(f"CONNECT 127.0.0.1:{server.server_port}", SENT_LOGIN)}
         assert {asked.path.rpartition("/")[2] for asked in server.asked} == {"a", "tfjobs", "log"}
 
 
-def test_a_proxy_that_refuses_is_one_error_without_its_password(found):
+def test_a_proxy_that_refuses_is_one_error_without_its_password(find_access):
     with serve(script, tls=True) as server, proxied("http", server.authority) as (proxy, url):
         proxy.answer = b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n"
-        api = Api(found(server, **{"proxy-url": url}), patience=0.0)
+        api = Api(find_access(server, **{"proxy-url": url}), patience=0.0)
         for ask in (lambda: api.get(JOBS, "ns", "a"), lambda: api.begin("/log", {})):
             with pytest.raises(ApiError, match=r"here cannot be reached.*407") as failed:
                 ask()
@@ -161,18 +161,18 @@ def test_a_proxy_that_refuses_is_one_error_without_its_password(found):
         assert not server.asked
 
 
-def test_the_name_of_the_certificate(found):
+def test_the_name_of_the_certificate(find_access):
     with serve(script, tls=NAME) as server:
-        assert everything(Api(found(server, **{"tls-server-name": NAME})))
+        assert everything(Api(find_access(server, **{"tls-server-name": NAME})))
         for wrong in ({}, {"tls-server-name": "other.internal"}):
-            api = Api(found(server, **wrong), patience=0.0)
+            api = Api(find_access(server, **wrong), patience=0.0)
             for ask in (lambda: api.get(JOBS, "ns", "a"), lambda: api.begin("/log", {})):  # noqa: B023
                 with pytest.raises(ApiError, match=r"(?i)certificate verify failed.*(match|not valid for)"):
                     ask()
 
 
-def test_another_authority_is_not_trusted(found):
+def test_another_authority_is_not_trusted(find_access):
     with serve(script, tls=NAME) as server:
         server.authority = trustme.CA()
         with pytest.raises(ApiError, match="certificate verify failed"):
-            Api(found(server, **{"tls-server-name": NAME}), patience=0.0).get(JOBS, "ns", "a")
+            Api(find_access(server, **{"tls-server-name": NAME}), patience=0.0).get(JOBS, "ns", "a")

@@ -50,19 +50,19 @@ def test_an_address_of_the_environment(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("address", "said"),
+    ("address", "message"),
     {
         "relative": "is not an address of records",
         "/proc/none": "/proc/none: ",
         "s3://nobody/x": "s3://nobody/x: ",
     }.items(),
 )
-def test_an_address_that_cannot_be_used_is_a_warning(address, said, monkeypatch):
+def test_an_address_that_cannot_be_used_is_a_warning(address, message, monkeypatch):
     monkeypatch.setenv(RECORDS, address)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     warning, _ = kept(attempt_of("r"))
     assert warning.startswith("The record of the run is not stored: ")
-    assert said in warning
+    assert message in warning
     assert "\n" not in warning
 
 
@@ -86,13 +86,13 @@ def encoded(data):
 
 def namespace(config=None, secret=None, fault=None):
     """Return the script of a server with this ConfigMap and Secret; None = there is none. `fault` answers instead."""
-    found = {"/configmaps/tfsteps": config, "/secrets/tfsteps-records": encoded(secret) if secret else None}
+    answers = {"/configmaps/tfsteps": config, "/secrets/tfsteps-records": encoded(secret) if secret else None}
 
     def script(asked):
         if fault:
             return fault
         name = asked.path.rpartition("/")[2]
-        data = next(value for path, value in found.items() if asked.path.endswith(path))
+        data = next(value for path, value in answers.items() if asked.path.endswith(path))
         return refusal(404, "NotFound") if data is None else Answer(body={"metadata": {"name": name}, "data": data})
 
     return script
@@ -106,22 +106,22 @@ def settings(**objects):
 def test_a_namespace_says_where_and_with_which_credentials(monkeypatch):
     keys = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
     config = {RECORDS: "s3://runs/team/", "AWS_REGION": "here", "other": "x"}
-    found, _ = settings(config=config, secret=keys)
-    assert (found.address, found.variables) == ("s3://runs/team", {"AWS_REGION": "here", **keys})
+    stored, _ = settings(config=config, secret=keys)
+    assert (stored.address, stored.variables) == ("s3://runs/team", {"AWS_REGION": "here", **keys})
 
 
 def test_a_namespace_names_an_mlflow_server():
     login = {"MLFLOW_TRACKING_USERNAME": "team", "MLFLOW_TRACKING_PASSWORD": "hunter2"}
     config = {RECORDS: "mlflow", "MLFLOW_TRACKING_URI": "https://mlflow.example/sub/", "MLFLOW_EXPERIMENT_NAME": "a b"}
-    found, _ = settings(config=config, secret=login)
-    assert found.address == "mlflow+https://mlflow.example/sub#a%20b"
-    assert login.items() <= found.variables.items()
+    stored, _ = settings(config=config, secret=login)
+    assert stored.address == "mlflow+https://mlflow.example/sub#a%20b"
+    assert login.items() <= stored.variables.items()
 
 
 @pytest.mark.parametrize("config", [None, {}, {RECORDS: "none"}])
 def test_a_namespace_that_keeps_no_records(config):
-    found, asked = settings(config=config)
-    assert found is None
+    stored, asked = settings(config=config)
+    assert stored is None
     assert len(asked) == 1, "nobody reads the Secret then"
 
 
@@ -141,15 +141,15 @@ def test_a_setting_that_is_not_known_is_a_warning(fault, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("objects", "said"),
+    ("objects", "message"),
     [
         ({"config": {RECORDS: "relative"}}, "is not an address of records"),
         ({"config": {RECORDS: "s3://b/p"}, "secret": {"AWS_ACCESS_KEY_ID": "\xff"}}, None),
     ],
 )
-def test_wrong_settings(objects, said):
-    if said is None:
+def test_wrong_settings(objects, message):
+    if message is None:
         assert settings(**objects)[0] is not None
         return
-    with pytest.raises(RecordError, match=said):
+    with pytest.raises(RecordError, match=message):
         settings(**objects)

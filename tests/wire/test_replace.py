@@ -37,8 +37,8 @@ class Cluster:
         if asked.method == "POST":
             return self.created(asked)
         if plural == "ml":
-            wanted = dict(part.split("=") for part in asked.query["labelSelector"].split(","))
-            metas = [meta for meta in by_kind.get(name, {}).values() if wanted.items() <= meta["labels"].items()]
+            selector = dict(part.split("=") for part in asked.query["labelSelector"].split(","))
+            metas = [meta for meta in by_kind.get(name, {}).values() if selector.items() <= meta["labels"].items()]
             for meta in metas:  # a job stays for one more list
                 if "deletionTimestamp" in meta:
                     del self.jobs[meta["name"]]

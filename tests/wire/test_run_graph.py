@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.unit.cli.command import refused, said
+from tests.unit.cli.command import output_lines, refused
 from tests.unit.cli.jobs_on_cluster import Cluster, at, pod_of, tfjob, write_kubeconfig
 from tests.wire.scripted import Answer, refusal, serve
 from tfsteps.engines.argo.workflow_objects import steps
@@ -115,8 +115,8 @@ def shown(monkeypatch, tmp_path):
         cluster = PipelineCluster(*items, **more)
         with serve(cluster.answer) as server:
             write_kubeconfig(tmp_path / "kubeconfig", server, monkeypatch)
-            text = said(*command, *K)
-            data = json.loads("".join(said(*command, *K, "--output", "json")))
+            text = output_lines(*command, *K)
+            data = json.loads("".join(output_lines(*command, *K, "--output", "json")))
         return text, data["graph"], data["notes"]
 
     return show
@@ -357,7 +357,7 @@ def pipelines(monkeypatch, tmp_path):
     def run(*pods, command=("runs",), refused=()):
         with serve(PipelineCluster(launched_job(), *pods, refused=refused).answer) as server:
             write_kubeconfig(tmp_path / "kubeconfig", server, monkeypatch)
-            return said(*command, *K)
+            return output_lines(*command, *K)
 
     return run
 

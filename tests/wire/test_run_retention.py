@@ -62,9 +62,9 @@ def test_the_runs_of_other_schedulers_get_it_as_well(scheduler, submit):
 
 
 def test_what_a_workflow_says_itself_stays(submit):
-    own = {"ttlStrategy": {"secondsAfterCompletion": 60}}
-    _, (spec,), _ = submit(config_map(SETTINGS), spec=own)
-    assert (spec["ttlStrategy"], spec["podGC"]) == (own["ttlStrategy"], POD_GC)
+    retention = {"ttlStrategy": {"secondsAfterCompletion": 60}}
+    _, (spec,), _ = submit(config_map(SETTINGS), spec=retention)
+    assert (spec["ttlStrategy"], spec["podGC"]) == (retention["ttlStrategy"], POD_GC)
 
 
 def test_a_project_counts_before_the_platform(submit):
@@ -87,8 +87,8 @@ def test_settings_that_may_not_be_read_are_a_warning(submit):
 
 
 def test_a_workflow_that_sets_all_of_it_is_submitted_without_a_warning(submit):
-    own = {"ttlStrategy": {"secondsAfterCompletion": 60}, "podGC": {"strategy": "OnPodSuccess"}}
-    assert submit(refusal(403, "Forbidden"), spec=own)[::2] == (0, "")
+    retention = {"ttlStrategy": {"secondsAfterCompletion": 60}, "podGC": {"strategy": "OnPodSuccess"}}
+    assert submit(refusal(403, "Forbidden"), spec=retention)[::2] == (0, "")
 
 
 @pytest.mark.parametrize("answer", [config_map("runs: {keep_failed: soon}"), config_map("runs: {delete_pods: all}")])

@@ -100,7 +100,7 @@ def follow(monkeypatch):
             monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
             monkeypatch.setattr(access, "find", lambda _context: server.access())
             who, system = Identity(run="r", task="t"), kubeflow.PLUGIN.system()
-            first = first_status(job, who, system, system.places(job, who, pathlib.Path("/")), "")
+            first = first_status(job, who, system, system.output_paths(job, who, pathlib.Path("/")), "")
             first.job, first.uid, first.namespace = "job", "u1", "ns"
             return resume(job, first, system)
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from tests.unit.cli.command import said, tfsteps
+from tests.unit.cli.command import output_lines, tfsteps
 from tests.unit.cli.jobs_on_cluster import write_kubeconfig
 from tests.wire.scripted import Answer, refusal, serve
 from tfsteps.cli.commands import schedules
@@ -153,7 +153,7 @@ def objects(tmp_path, monkeypatch):
 
 
 def test_schedules_are_listed_with_their_next_and_last_runs(objects):
-    header, hourly, often, _ = said("schedules")
+    header, hourly, often, _ = output_lines("schedules")
     assert header.split() == ["NAME", "KIND", "NAMESPACE", "SCHEDULE", "STATE", "NEXT", "LAST", "OUTCOME"]
     shown = [at(-1), at(1)]
     assert hourly.split()[:2] + hourly.split()[9:] == ["hourly", "CronWorkflow", "active"] + [
@@ -163,22 +163,22 @@ def test_schedules_are_listed_with_their_next_and_last_runs(objects):
 
 
 def test_a_schedule_of_the_janitor_shows_what_became_of_each_date_and_why_others_wait(objects):
-    ruled = said("schedules")[3].split()
+    ruled = output_lines("schedules")[3].split()
     assert ruled[:3] + ruled[-1:] == ["ruled", "ConfigMap", "ml", "failed"]
-    lines = said("schedules", "show", "ruled")
+    lines = output_lines("schedules", "show", "ruled")
     (waiting,) = [line for line in lines if line.startswith("waiting")]
     assert waiting.split(maxsplit=1)[1] == f"the run of {at(2)} failed, and `depends_on_past` is set"
     assert [line.split()[-1] for line in lines[-4:]] == ["waiting", "waiting", "failed", "missed"]
-    assert "paused" in said("schedules", "pause", "ruled")[0]
+    assert "paused" in output_lines("schedules", "pause", "ruled")[0]
     marks = objects.by_kind["configmaps"][-1]["metadata"]["annotations"]
     assert marks[schedule_object.PAUSED] == "true"
-    said("schedules", "resume", "ruled")
+    output_lines("schedules", "resume", "ruled")
     assert (marks[schedule_object.PAUSED], int(marks[schedule_object.ACCEPTED]) > NOW - 7200) == (None, True)
-    assert "waiting    runs in progress: 1" in said("schedules", "show", "ruled")
-    assert said("schedules", "run-now", "ruled") == [
+    assert "waiting    runs in progress: 1" in output_lines("schedules", "show", "ruled")
+    assert output_lines("schedules", "run-now", "ruled") == [
         f"manual run {objects.changes[-1]['metadata']['name']} of ruled created"
     ]
-    said("schedules", "delete", "ruled", "--yes")
+    output_lines("schedules", "delete", "ruled", "--yes")
     assert objects.changes[-1] == "configmaps/ruled"
 
 
@@ -213,16 +213,16 @@ def test_a_schedule_is_paused_and_resumed(objects, name):
         for item in objects.by_kind[kind]
         if name in (item["metadata"]["name"], item["metadata"]["uid"])
     ]
-    assert "paused" in said("schedules", "pause", name)[0]
+    assert "paused" in output_lines("schedules", "pause", name)[0]
     assert there["spec"]["suspend"] is True
-    assert "paused" in said("schedules")[1 if name != "often" else 2]
-    assert "next: " in said("schedules", "resume", name)[0]
+    assert "paused" in output_lines("schedules")[1 if name != "often" else 2]
+    assert "next: " in output_lines("schedules", "resume", name)[0]
     assert there["spec"]["suspend"] is False
 
 
 @pytest.mark.parametrize("name", ["hourly", "often"])
 def test_a_run_by_hand_is_none_of_the_schedule(objects, name):
-    printed = said("schedules", "run-now", name)
+    printed = output_lines("schedules", "run-now", name)
     (body,) = objects.changes
     assert printed == [f"manual run {body['metadata'].pop('name')} of {name} created"]
     manual = {"tfsteps.dev/schedule": name, "tfsteps.dev/trigger": "manual"}
@@ -235,7 +235,7 @@ def test_a_schedule_is_deleted_with_what_was_created_with_it(objects):
     assert (code, objects.changes) == (2, [])
     assert "nothing was removed: without a terminal, add --yes" in err
     objects.by_kind["roles"][0]["metadata"]["annotations"] = {}
-    assert said("schedules", "delete", "often", "--yes")[-1] == "CronJob often deleted"
+    assert output_lines("schedules", "delete", "often", "--yes")[-1] == "CronJob often deleted"
     assert objects.changes == ["cronjobs/often", "configmaps/often", "rolebindings/often", "serviceaccounts/often"]
     code, out, _ = tfsteps("schedules", "delete", "hourly", "--yes")
     assert (code, [line.strip() for line in out.splitlines()][1:-1]) == (

@@ -74,16 +74,16 @@ def test_settings_that_are_not_known_start_no_job(answer, launcher):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("limits: {replicas: none}", "ConfigMap ns/tfsteps, settings.yaml:1: limits.replicas: "),
         ("limits: {cpu: 1}", "ask the platform's operator to change `limits.cpu` in ConfigMap ns/tfsteps"),
     ],
 )
-def test_wrong_settings_and_refused_jobs_start_nothing(text, said, launcher):
+def test_wrong_settings_and_refused_jobs_start_nothing(text, message, launcher):
     with pytest.raises(spec.SpecError) as caught:
         launcher(config_map(text)).with_settings(JOB, registry.options())
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_a_file_counts_in_place_of_the_namespace(launcher, monkeypatch, tmp_path):
@@ -98,9 +98,9 @@ def test_a_job_is_recognized_after_its_settings_have_changed(launcher):
     """A restarted launcher adopts the job of the first, although the operator has changed the settings since."""
     marks = set()
     for text in ("defaults: {keep_for: 3h}", "defaults: {queue: other, keep_for: 1h}", ""):
-        made = launcher(config_map(text))
-        job = made.with_settings(JOB, registry.options())
+        system = launcher(config_map(text))
+        job = system.with_settings(JOB, registry.options())
         who = Identity(run="r", task="t")
-        rendered = made._rendered(job, who, made.places(job, who, pathlib.Path()), "ns")
+        rendered = system._rendered(job, who, system.output_paths(job, who, pathlib.Path()), "ns")
         marks.add(rendered.annotations[SPEC_HASH])
     assert len(marks) == 1

@@ -36,7 +36,7 @@ class Stopping:
         answers: What is answered to the next requests instead, by method.
         late: Whether a POST that fails creates the job all the same.
         spec: What is launched: on tfjob-v1alpha1 if it names that system, else on kubeflow.
-        hurried: Whether each failing request brings a signal, not the first alone.
+        repeated: Whether each failing request brings a signal, not the first alone.
     """
 
     def __init__(self, monkeypatch, job=None, *, late=False, **answers):
@@ -45,14 +45,14 @@ class Stopping:
         monkeypatch.setattr(system, "_LATE_SECONDS", 0.4)
         monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
         self.job, self.late, self.answers, self.asked = job, late, answers, []
-        self.hurried, self.spec = False, JOB
+        self.repeated, self.spec = False, JOB
 
     def __call__(self, asked):
         self.asked.append(asked.method)
         if asked.method == "POST" and (self.late or not self.answers.get("POST")):
             self.job = {**asked.body, "metadata": {**asked.body["metadata"], "uid": "ours", "namespace": "ns"}}
         if self.answers.get(asked.method):
-            if not self.launcher.cluster.stopping.is_set() or self.hurried:
+            if not self.launcher.cluster.stopping.is_set() or self.repeated:
                 self.launcher.give_up()
             return self.answers[asked.method].pop(0)
         return Answer(body=self.job) if self.job else refusal(404, "NotFound")
@@ -61,11 +61,11 @@ class Stopping:
         with serve(self) as server:
             monkeypatch.setattr(access, "find", lambda _context: server.access())
             self.launcher = registry.get(next(iter(self.spec.systems), "kubeflow"))
-            places = self.launcher.places(self.spec, WHO, pathlib.Path())
+            paths = self.launcher.output_paths(self.spec, WHO, pathlib.Path())
             if job:
-                rendered = self.launcher._rendered(self.spec, WHO, places, "ns").manifest
+                rendered = self.launcher._rendered(self.spec, WHO, paths, "ns").manifest
                 self.job = {**rendered, "metadata": {**rendered["metadata"], **job}}
-            return self.launcher.start(self.spec, WHO, places)
+            return self.launcher.start(self.spec, WHO, paths)
 
 
 FAILED = {"503": refusal(503), "429": refusal(429), "500": refusal(500), "reset": "reset"}
@@ -136,7 +136,7 @@ def test_a_stop_that_leaves_it_unknown_whether_there_is_a_job(answers, monkeypat
 def test_a_second_signal_ends_the_questions(monkeypatch):
     monkeypatch.setattr(system, "_LATE_SECONDS", 500)
     server = Stopping(monkeypatch, GET=[refusal(503)] * 2)
-    server.hurried = True
+    server.repeated = True
     with pytest.raises(LaunchError, match="not known"):
         server.start(monkeypatch)
 
@@ -158,12 +158,12 @@ class Cluster:
         with serve(self.answer) as server:
             self.monkeypatch.setattr(access, "find", lambda _context: server.access())
             launcher = KubernetesSystem(self.kind)
-            places = launcher.places(JOB, WHO, pathlib.Path())
-            wanted = launcher._rendered(JOB, WHO, places, "ns")
-            self.old = {**wanted.manifest["metadata"], "uid": "old", "deletionTimestamp": "2026-01-01T00:00:00Z"}
+            paths = launcher.output_paths(JOB, WHO, pathlib.Path())
+            rendered = launcher._rendered(JOB, WHO, paths, "ns")
+            self.old = {**rendered.manifest["metadata"], "uid": "old", "deletionTimestamp": "2026-01-01T00:00:00Z"}
             self.old |= {"finalizers": ["example.org/held"], "annotations": dict(self.old["annotations"])}
             self.old["annotations"].pop(UNFINISHED, None)
-            return launcher.start(JOB, WHO, places)
+            return launcher.start(JOB, WHO, paths)
 
     def answer(self, asked):
         if asked.method == "POST":
@@ -172,8 +172,13 @@ class Cluster:
         if asked.method != "GET":
             return Answer(body={})
         self.left -= 1
-        own = {"apiVersion": self.kind.resource.api, "kind": self.kind.resource.kind, "metadata": self.old, "spec": {}}
-        return Answer(body=own) if self.left >= 0 else refusal(404, "NotFound")
+        owner = {
+            "apiVersion": self.kind.resource.api,
+            "kind": self.kind.resource.kind,
+            "metadata": self.old,
+            "spec": {},
+        }
+        return Answer(body=owner) if self.left >= 0 else refusal(404, "NotFound")
 
 
 @pytest.mark.parametrize("kind", registry.kinds(), ids=lambda kind: kind.resource.api)
@@ -193,8 +198,8 @@ def test_a_deletion_that_does_not_end(monkeypatch):
     assert caught.value.retryable
     assert cluster.created == []
     name = cluster.old["name"]
-    for told in (f"TFJob ns/{name} is being deleted since 2026-01-01T00:00:00Z", "finalizers", "(example.org/held)"):
-        assert told in str(caught.value)
+    for part in (f"TFJob ns/{name} is being deleted since 2026-01-01T00:00:00Z", "finalizers", "(example.org/held)"):
+        assert part in str(caught.value)
 
 
 def test_a_deletion_of_a_job_of_another_spec_is_waited_for_too(monkeypatch):
@@ -241,7 +246,7 @@ class Refusing:
             monkeypatch.setattr(access, "find", lambda _context: server.access())
             launcher = KubernetesSystem(registry.kinds_of(kind)[0])
             launcher._api.patience = 0.5
-            return launcher.start(TWO, WHO, launcher.places(TWO, WHO, pathlib.Path()))
+            return launcher.start(TWO, WHO, launcher.output_paths(TWO, WHO, pathlib.Path()))
 
 
 OVER = Answer(403, {"kind": "Status", "reason": "Forbidden", "message": "exceeded quota: jobs"})
@@ -259,9 +264,9 @@ SAID = {
 }
 
 
-@pytest.mark.parametrize(("kind", "answers", "said"), SAID.values(), ids=SAID)
-def test_what_is_said_of_a_job_that_could_not_be_started(kind, answers, said, monkeypatch):
-    with pytest.raises(LaunchError, match=f"^{said}"):
+@pytest.mark.parametrize(("kind", "answers", "message"), SAID.values(), ids=SAID)
+def test_what_is_said_of_a_job_that_could_not_be_started(kind, answers, message, monkeypatch):
+    with pytest.raises(LaunchError, match=f"^{message}"):
         Refusing(answers).start(monkeypatch, kind)
 
 

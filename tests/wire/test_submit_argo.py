@@ -39,12 +39,12 @@ class Store:
             self.before_patch()
         if any(meta.get(key, there["metadata"][key]) != there["metadata"][key] for key in ("uid", "resourceVersion")):
             return refusal(409, "Conflict")
-        made = merged(there, asked.body)
+        merged_object = merged(there, asked.body)
         if "dryRun" not in asked.query:
-            made["metadata"]["resourceVersion"] = str(int(there["metadata"]["resourceVersion"]) + 1)
+            merged_object["metadata"]["resourceVersion"] = str(int(there["metadata"]["resourceVersion"]) + 1)
             there.clear()
-            there |= made
-        return Answer(body=made)
+            there |= merged_object
+        return Answer(body=merged_object)
 
     @property
     def plurals(self):
@@ -62,12 +62,12 @@ class Store:
         if (plural, name) in self.objects:
             return refusal(409, "AlreadyExists", about=name)
         filled = {"name": name, "namespace": "ml", "uid": f"uid-{plural}", "resourceVersion": "1"}
-        made = {**asked.body, "metadata": {**meta, **filled}}
+        created = {**asked.body, "metadata": {**meta, **filled}}
         if "dryRun" not in asked.query:
             if plural == self.refused:
                 return refusal(403, "Forbidden")
-            self.objects[plural, name] = made
-        return Answer(201, made)
+            self.objects[plural, name] = created
+        return Answer(201, created)
 
 
 @pytest.fixture
@@ -222,8 +222,8 @@ def test_a_missing_claim_is_reported_before_anything_is_created(store, workflow)
     store.objects["persistentvolumeclaims", "here"] = {"kind": "PersistentVolumeClaim", "metadata": {"name": "here"}}
     for options in ((), ("--every", "6h"), (*CRON_JOB, "--name", "other")):
         code, _, err = tfsteps("submit", workflow, "-p", "claim=typo", *options)
-        found = sorted(line.partition(" is missing on test: ")[0] for line in err.splitlines() if "warning: " in line)
-        assert (code, found) == (0, [f"warning: PersistentVolumeClaim ml/{name}" for name in ("gone", "typo")]), err
+        missing = sorted(line.partition(" is missing on test: ")[0] for line in err.splitlines() if "warning: " in line)
+        assert (code, missing) == (0, [f"warning: PersistentVolumeClaim ml/{name}" for name in ("gone", "typo")]), err
 
 
 NAMED = {
@@ -260,8 +260,8 @@ def test_whatever_pods_name_and_is_missing_is_reported(store, workflow, command)
     store.objects["secrets", "here"] = {"kind": "Secret", "metadata": {"name": "here"}}
     code, _, err = tfsteps(command[0], workflow, *command[1:])
     expected = [] if command == ("lint",) else WITHOUT
-    found = [item for item in WITHOUT if f"{item} is missing on test: " in err]
-    assert (code, found, err.count("is missing")) == (0, expected, len(expected)), err
+    missing = [item for item in WITHOUT if f"{item} is missing on test: " in err]
+    assert (code, missing, err.count("is missing")) == (0, expected, len(expected)), err
     assert err.count("pods that run as it are refused") == err.count("ServiceAccount")
 
 

@@ -50,11 +50,11 @@ class Backend:
             self.created[kind] = asked.body
             self.changes.append(kind)
             singular = {"runs": "run_id", "recurringruns": "recurring_run_id", "experiments": "experiment_id"}[kind]
-            made = {**asked.body, singular: "id-1"}
+            created = {**asked.body, singular: "id-1"}
             if kind == "recurringruns":
-                made |= {"created_at": NOW, "status": f"{asked.body['mode']}D"}
-                self.recurring = [made, *self.other_submitters, *self.recurring]
-            return Answer(body=made)
+                created |= {"created_at": NOW, "status": f"{asked.body['mode']}D"}
+                self.recurring = [created, *self.other_submitters, *self.recurring]
+            return Answer(body=created)
         if kind == "recurringruns":
             one = asked.path.endswith("/old")
             return Answer(body=self.recurring[0] if one else {"recurringRuns": self.recurring})
@@ -90,13 +90,17 @@ def test_a_recurring_run_with_seconds_first(program):
     options = ["--cron", "30 3 * * 1-5", "--timezone", "Asia/Kolkata", "-p", "n=3", "--name", "every night"]
     code, out, err = submitted(backend, program, *options)
     assert (code, "recurring run every night created: id-1" in out) == (0, True), err
-    made = backend.created["recurringruns"]
-    assert made["trigger"] == {"cron_schedule": {"cron": "0 0 22 * * 0-4"}}
-    assert made["runtime_config"]["parameters"] == {"n": 3}
-    assert (made["max_concurrency"], made["no_catchup"], made["mode"]) == (1, True, "DISABLE")
+    recurring_run = backend.created["recurringruns"]
+    assert recurring_run["trigger"] == {"cron_schedule": {"cron": "0 0 22 * * 0-4"}}
+    assert recurring_run["runtime_config"]["parameters"] == {"n": 3}
+    assert (recurring_run["max_concurrency"], recurring_run["no_catchup"], recurring_run["mode"]) == (
+        1,
+        True,
+        "DISABLE",
+    )
     assert backend.changes == ["recurringruns", "POST /recurringruns/id-1:enable"]
-    assert made["experiment_id"] == "e-1"
-    assert made["pipeline_spec"]["pipelineInfo"]["name"] == "nightly"
+    assert recurring_run["experiment_id"] == "e-1"
+    assert recurring_run["pipeline_spec"]["pipelineInfo"]["name"] == "nightly"
     assert err.count("IST") == 10
 
 
@@ -137,8 +141,8 @@ def test_a_refusal_of_the_server_is_reported(program):
 
 def recurring(backend, status):
     """Return the recurring run that was created, as the API has it later."""
-    made = backend.created["recurringruns"]
-    return {**made, "recurring_run_id": "old", "status": status, "created_at": "2026-11-20T00:00:00Z"}
+    recurring_run = backend.created["recurringruns"]
+    return {**recurring_run, "recurring_run_id": "old", "status": status, "created_at": "2026-11-20T00:00:00Z"}
 
 
 @pytest.mark.parametrize(("status", "changes"), [("ENABLED", ["/old:disable", "/id-1:enable"]), ("DISABLED", [])])
@@ -306,16 +310,16 @@ def test_a_dry_run_of_replace_says_which_runs_it_would_remove(program):
 def test_a_demo_has_its_mark_on_the_pods_of_its_steps_and_is_not_replaced(program):
     first, second = Backend(), Backend()
     assert submitted(first, program, "--demo", "--picture", "https://example.com/a.png")[0] == 0
-    made = first.created["runs"]
+    created_run = first.created["runs"]
     marks = {
         "labels": {"tfsteps.dev/demo": "true"},
         "annotations": {"tfsteps.dev/picture": "https://example.com/a.png"},
     }
-    executors = made["pipeline_spec"]["platform_spec"]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    executors = created_run["pipeline_spec"]["platform_spec"]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
     assert executors == {"exec-step": {"podMetadata": marks}}
     second.runs = [
-        {"run_id": "plain", "description": made["description"].splitlines()[0], "state": "FAILED"},
-        {"run_id": "demo", "description": made["description"], "state": "SUCCEEDED"},
+        {"run_id": "plain", "description": created_run["description"].splitlines()[0], "state": "FAILED"},
+        {"run_id": "demo", "description": created_run["description"], "state": "SUCCEEDED"},
     ]
     for options in ([], ["--dry-run"]):
         code, _, err = submitted(second, program, "--replace", *options)
@@ -414,8 +418,8 @@ def test_missing_claims_are_reported_where_the_cluster_is_known(tmp_path, monkey
         write_kubeconfig(tmp_path / "kubeconfig", server, monkeypatch)
         backend = Backend()
         code, _, err = submitted(backend, file, *options)
-    found = [line.split()[2] for line in err.splitlines() if line.startswith("warning: PersistentVolumeClaim ")]
-    assert (code, sorted(found), "runs" in backend.created) == (0, [f"kubeflow/{name}" for name in missing], True), err
+    claims = [line.split()[2] for line in err.splitlines() if line.startswith("warning: PersistentVolumeClaim ")]
+    assert (code, sorted(claims), "runs" in backend.created) == (0, [f"kubeflow/{name}" for name in missing], True), err
 
 
 NAMED = """

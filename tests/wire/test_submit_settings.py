@@ -33,8 +33,8 @@ class Cluster(Store):
     def __call__(self, asked):
         if asked.path in map(MAP.format, NAMESPACES.values()):
             text = self.settings
-            made = {"metadata": {"name": "tfsteps"}, "data": {"settings.yaml": text}}
-            return Answer(body=made) if isinstance(text, str) else text
+            config = {"metadata": {"name": "tfsteps"}, "data": {"settings.yaml": text}}
+            return Answer(body=config) if isinstance(text, str) else text
         return super().__call__(asked)
 
 
@@ -75,8 +75,8 @@ def test_a_job_over_a_limit_is_refused_and_nothing_is_sent(engine, submit):
 @pytest.mark.parametrize("engine", FILES)
 @pytest.mark.parametrize(("workers", "code"), [(1, 0), (2, 2)])
 def test_the_inputs_of_the_run_count(engine, workers, code, submit):
-    made = submit(engine, "limits: {replicas: 3}", "-p", f"workers={workers}")
-    assert (made[0], bool(made[-1])) == (code, not code), made
+    submitted = submit(engine, "limits: {replicas: 3}", "-p", f"workers={workers}")
+    assert (submitted[0], bool(submitted[-1])) == (code, not code), submitted
 
 
 @pytest.mark.parametrize("engine", FILES)
@@ -129,14 +129,14 @@ def test_a_file_counts_and_a_dry_run_asks_no_cluster(engine, submit, tmp_path, m
 def test_lint_reads_the_settings_of_a_namespace(engine, limit, code, tmp_path, monkeypatch):
     with serve(Cluster(f"limits: {{replicas: {limit}}}")) as server:
         write_kubeconfig(tmp_path / "kubeconfig", server, monkeypatch)
-        said = tfsteps("lint", FILES[engine], "--on", "kubernetes", "-n", "ml")
-        assert (said[0], REFUSED in said[2]) == (code, code == 2), said
+        result = tfsteps("lint", FILES[engine], "--on", "kubernetes", "-n", "ml")
+        assert (result[0], REFUSED in result[2]) == (code, code == 2), result
         asked = len(server.asked)
         assert (tfsteps("lint", FILES[engine])[0], len(server.asked)) == (0, asked)
 
 
 @pytest.mark.parametrize(
-    ("answer", "code", "said"),
+    ("answer", "code", "message"),
     [
         ("limits: {replicas: 3}", 2, "ConfigMap ml/tfsteps"),
         ("limits: {replicas: 4}", 0, ""),
@@ -146,13 +146,13 @@ def test_lint_reads_the_settings_of_a_namespace(engine, limit, code, tmp_path, m
         (Answer(body=b"<html>log in</html>"), 13, "whether the platform has settings for namespace ml is not known"),
     ],
 )
-def test_validate_reads_the_settings_of_a_namespace(answer, code, said, tmp_path, monkeypatch):
+def test_validate_reads_the_settings_of_a_namespace(answer, code, message, tmp_path, monkeypatch):
     monkeypatch.setattr(files, "COMMAND_PATIENCE_SECONDS", 0.3)
     (tmp_path / "job.yaml").write_text(JOB)
     with serve(Cluster(answer)) as server:
         write_kubeconfig(tmp_path / "kubeconfig", server, monkeypatch)
         got = tfsteps("validate", tmp_path / "job.yaml", "--on", "kubernetes")
-    assert (got[0], said in got[2]) == (code, True), got
+    assert (got[0], message in got[2]) == (code, True), got
     assert [item.method for item in server.asked] == ["GET"] * len(server.asked)
 
 

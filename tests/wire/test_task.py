@@ -66,8 +66,8 @@ class Namespace:
         if name in self.by_kind:
             if asked.query.get("watch"):
                 return Answer(parts=["hang"])
-            wanted = dict(part.split("=") for part in asked.query.get("labelSelector", "").split(",") if "=" in part)
-            items = [item for item in self.by_kind[name] if wanted.items() <= item["metadata"]["labels"].items()]
+            selector = dict(part.split("=") for part in asked.query.get("labelSelector", "").split(",") if "=" in part)
+            items = [item for item in self.by_kind[name] if selector.items() <= item["metadata"]["labels"].items()]
             return Answer(body={"metadata": {"resourceVersion": "1"}, "items": items})
         items = [item for item in self.by_kind.get(parent, []) if item["metadata"]["name"] == name]
         if not items:
@@ -91,8 +91,8 @@ class Namespace:
     def hold(self, kind, status):
         """Have one job, of the task by itself and of a kind, as another machine has launched it."""
         job = spec.from_plain({**JOB, "output_dir": "/d"}, "job", registry.options())
-        places = OutputPaths(output="/d", model="/d/model", logs="/d/logs", base_dir=None)
-        item = kind.render(job, Identity(run=RUN, task="train"), places, "ml").manifest
+        paths = OutputPaths(output="/d", model="/d/model", logs="/d/logs", base_dir=None)
+        item = kind.render(job, Identity(run=RUN, task="train"), paths, "ml").manifest
         item["metadata"] |= {"uid": "u", "creationTimestamp": "2026-11-21T07:00:00Z", "namespace": "ml"}
         self.by_kind = {**{key: [] for key in self.by_kind}, kind.resource.plural: [{**item, "status": status}]}
         self.api_of_tfjobs = kind.resource.api
@@ -136,8 +136,8 @@ def test_the_job_of_the_task_with_its_stable_id(there):
 
 def test_a_detached_job_says_that_it_has_no_tensorboard(there):
     asked = ("--set", "tensorboard={}", "--set", "output_dir=s3://ml/{run_id}")
-    said = task("run", *ON, "-p", "prepare.file=/d", *asked)
-    assert "no TensorBoard while no launcher follows the job; `tfsteps attach run-nightly-train --on" in said
+    output = task("run", *ON, "-p", "prepare.file=/d", *asked)
+    assert "tensorboard: none while no launcher follows the job; `tfsteps attach run-nightly-train --on" in output
     there.by_kind["tfjobs"].clear()
     assert "TensorBoard" not in task("run", *ON, "-p", "prepare.file=/d")
 
@@ -153,17 +153,17 @@ def test_a_held_job_ends_by_the_clock_of_the_cluster(there):
 
 def test_clear_without_a_terminal_names_the_command_of_the_task(there):
     there.hold(registry.kinds()[0], {})
-    said = task("clear", *ON[:2], "-n", "ml", code=2)
-    assert "add --yes: `tfsteps task clear nightly.yaml train --on kubernetes --namespace ml --yes`" in said
+    output = task("clear", *ON[:2], "-n", "ml", code=2)
+    assert "add --yes: `tfsteps task clear nightly.yaml train --on kubernetes --namespace ml --yes`" in output
 
 
 def test_a_job_on_each_system_is_replaced_only_if_asked(there):
     for kind in registry.kinds():
         for status, why in [({}, "is running already;"), ({"phase": 7, "conditions": "x"}, "is not known: ")]:
             there.hold(kind, status)
-            said = task("run", *ON[:2], "--system", kind.name, "-p", "prepare.file=/d", code=2)
-            assert "--replace" in said, (kind.name, said)
-            assert why in said or (status and "is running already;" in said), (kind.name, said)
+            output = task("run", *ON[:2], "--system", kind.name, "-p", "prepare.file=/d", code=2)
+            assert "--replace" in output, (kind.name, output)
+            assert why in output or (status and "is running already;" in output), (kind.name, output)
     assert not there.created
 
 

@@ -120,8 +120,8 @@ KUBEFLOW = msgspec.structs.replace(REQUEST, settings=msgspec.structs.replace(REQ
 
 
 def test_the_resource_of_kubeflow_takes_the_place_of_the_service():
-    made = Answer(body={"kind": "Tensorboard", "metadata": {"name": KUBEFLOW.name, "namespace": "ns", "uid": "k"}})
-    address, requests = started([board(name=KUBEFLOW.name), made], request=KUBEFLOW)
+    created = Answer(body={"kind": "Tensorboard", "metadata": {"name": KUBEFLOW.name, "namespace": "ns", "uid": "k"}})
+    address, requests = started([board(name=KUBEFLOW.name), created], request=KUBEFLOW)
     assert methods(requests) == ["POST jobs", "POST tensorboards"]
     resource = requests[1][2]
     assert resource["spec"] == {"logspath": "s3://bucket/r"}
@@ -161,33 +161,35 @@ def test_a_refused_job_is_the_only_request():
 def job(**annotations):
     fields = {"volumes": [{"pvc": "c", "mount": "/data"}], "output_dir": "/data/{run_id}"}
     described = spec.from_plain({"name": "fit", "image": "i:1", "roles": {"worker": {}}, **fields}, "test", {})
-    identity, places = Identity(run="r", task="fit"), OutputPaths(output="", model="", logs="", base_dir=None)
-    manifest = KIND.render(described, identity, places, "ns").manifest
+    identity, paths = Identity(run="r", task="fit"), OutputPaths(output="", model="", logs="", base_dir=None)
+    manifest = KIND.render(described, identity, paths, "ns").manifest
     manifest["metadata"] |= {"name": "fit", "uid": "u", "annotations": annotations}
     return manifest
 
 
-def beside(script, item, *, wanted=True):
+def beside(script, item, *, required=True):
     """Return the TensorBoard of a job that has just ended, and the requests."""
     with serve(script) as server:
-        found = JobTensorBoard(Api(server.access(), patience=0), KIND, lambda: item, lambda: 5.0, wanted=wanted)
-        found.start()
-        found.end()
-        return found, methods([(entry.method, entry.path, entry.body) for entry in server.asked])
+        tensorboard = JobTensorBoard(
+            Api(server.access(), patience=0), KIND, lambda: item, lambda: 5.0, required=required
+        )
+        tensorboard.start()
+        tensorboard.end()
+        return tensorboard, methods([(entry.method, entry.path, entry.body) for entry in server.asked])
 
 
 def test_the_job_is_annotated_with_the_address():
     script = [Answer(body={}), Answer(body={}), Answer(body={})]
-    found, requests = beside(script, job(**{SETTINGS: '{"logDirs":{"":"/data/r"}}'}))
-    assert found.warning == ""
-    assert "/proxy/" in found.url
+    tensorboard, requests = beside(script, job(**{SETTINGS: '{"logDirs":{"":"/data/r"}}'}))
+    assert tensorboard.warning == ""
+    assert "/proxy/" in tensorboard.url
     assert requests == ["POST jobs", "POST services", "PATCH fit"]
 
 
 def test_a_job_that_asks_for_none_sends_no_request():
-    found, requests = beside([], job(), wanted=False)
+    tensorboard, requests = beside([], job(), required=False)
     assert "tensorboard" not in [thread.name for thread in threading.enumerate()]
-    assert (found.url, found.warning, requests) == ("", "", [])
+    assert (tensorboard.url, tensorboard.warning, requests) == ("", "", [])
 
 
 @pytest.mark.parametrize(
@@ -200,16 +202,16 @@ def test_a_job_that_asks_for_none_sends_no_request():
     ],
 )
 def test_a_failure_is_one_warning(settings, script, warning):
-    found, _ = beside(script, job(**{SETTINGS: settings}))
-    assert warning in found.warning
-    assert found.warning.startswith("There is no TensorBoard: ")
-    assert found.url == ""
+    tensorboard, _ = beside(script, job(**{SETTINGS: settings}))
+    assert warning in tensorboard.warning
+    assert tensorboard.warning.startswith("There is no TensorBoard: ")
+    assert tensorboard.url == ""
 
 
 def test_a_public_address_that_is_not_usable_is_a_warning(monkeypatch):
     monkeypatch.setenv(PUBLIC_URL, "nonsense")
-    found, requests = beside([], job(**{SETTINGS: '{"logDirs":{"":"/data/r"}}'}))
-    assert f"{PUBLIC_URL}='nonsense' is not usable" in found.warning
+    tensorboard, requests = beside([], job(**{SETTINGS: '{"logDirs":{"":"/data/r"}}'}))
+    assert f"{PUBLIC_URL}='nonsense' is not usable" in tensorboard.warning
     assert requests == []
 
 

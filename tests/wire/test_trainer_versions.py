@@ -95,7 +95,7 @@ class Cluster:
             base = {"name": "a", "image": "i", "command": ["train"], "roles": {"worker": {"replicas": 2}}}
             job = spec.from_plain({**base, **fields}, "test", registry.options())
             assert system.spec_problems(job) == []
-            return system.start(job, WHO, system.places(job, WHO, pathlib.Path()))
+            return system.start(job, WHO, system.output_paths(job, WHO, pathlib.Path()))
 
 
 @pytest.mark.parametrize("version", SPEC)

@@ -32,16 +32,16 @@ class Cluster(FakeApiServer):
         super().__init__(objects)
         self.recreates = recreates
 
-    def _one(self, asked, found):
-        if asked.method != "DELETE" or not found:
-            return super()._one(asked, found) if found else refusal(404, "NotFound", about=asked.path.split("/")[-1])
-        meta, uid = found[0]["metadata"], asked.body["preconditions"]["uid"]
+    def _one(self, asked, stored):
+        if asked.method != "DELETE" or not stored:
+            return super()._one(asked, stored) if stored else refusal(404, "NotFound", about=asked.path.split("/")[-1])
+        meta, uid = stored[0]["metadata"], asked.body["preconditions"]["uid"]
         if uid != meta["uid"]:
             return refusal(409, "Conflict", f"Precondition failed: UID in precondition: {uid}, UID: {meta['uid']}")
         self.deleted.append(uid)
         for items in self.objects.values():
             items[:] = [item for item in items if item["metadata"]["uid"] != uid]
-        if self.recreates and found[0]["kind"] == "TFJob":  # a retry makes a job of the same name
+        if self.recreates and stored[0]["kind"] == "TFJob":  # a retry makes a job of the same name
             self.objects[JOBS].append(job(meta["name"], owner={**GONE, "uid": "w"}))
             self.objects[JOBS][-1]["metadata"]["uid"] = f"new-{meta['name']}"
         return Answer(body={"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"})
@@ -58,8 +58,8 @@ def make_cluster(recreates=False):
 DUE = ["p0", "p1", "uid-b-a", "uid-b-b"]
 
 
-def sweep(server, said):
-    return Sweep(Api(server.access(), patience=0), [TFJob()], "", said.append).run()
+def sweep(server, lines):
+    return Sweep(Api(server.access(), patience=0), [TFJob()], "", lines.append).run()
 
 
 def requests_of_one_pass():
@@ -72,18 +72,18 @@ def requests_of_one_pass():
 @pytest.mark.parametrize("recreates", [False, True], ids=["gone", "recreated"])
 @pytest.mark.parametrize("number", range(requests_of_one_pass()))
 def test_a_whole_pass_before_any_request_of_another(number, recreates):
-    cluster, said = make_cluster(recreates), []
+    cluster, lines = make_cluster(recreates), []
     counts = []
 
     def answer(asked):
         if len(cluster.asked) == number and not counts:
             counts.append(None)
-            counts[0] = sweep(server, said)
+            counts[0] = sweep(server, lines)
         return cluster.answer(asked)
 
     with serve(answer) as server:
-        counts.append(sweep(server, said))
-    check(cluster, counts, said)
+        counts.append(sweep(server, lines))
+    check(cluster, counts, lines)
 
 
 @pytest.mark.parametrize("order", ["".join(order) for order in itertools.product("12", repeat=4)])
@@ -106,29 +106,29 @@ def test_two_passes_request_by_request(order):
 
     def janitor(name):
         access = server.access(token=name)
-        counts.append(Sweep(Api(access, patience=0), [TFJob()], "", said.append).run())
+        counts.append(Sweep(Api(access, patience=0), [TFJob()], "", lines.append).run())
         with turns:
             running.discard(name)
             if state["turn"] == name:
                 advance()
 
-    counts, said = [], []
+    counts, lines = [], []
     with serve(answer) as server:
         threads = [threading.Thread(target=janitor, args=(name,)) for name in "12"]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join(120)
-    check(cluster, counts, said)
+    check(cluster, counts, lines)
 
 
-def check(cluster, counts, said):
+def check(cluster, counts, lines):
     """What is due was deleted once, whoever did it; nothing else was, and nothing failed."""
     assert sorted(cluster.deleted) == DUE
-    assert [count.failures for count in counts] == [0, 0], said
+    assert [count.failures for count in counts] == [0, 0], lines
     assert [count.undeleted for count in counts] == [set(), set()]
     assert sum(sum(count.deletions.values()) for count in counts) == len(DUE)
-    assert len([line for line in said if " deleted: " in line]) == len(DUE)
+    assert len([line for line in lines if " deleted: " in line]) == len(DUE)
     left = {item["metadata"]["uid"] for item in cluster.objects[JOBS]}
     assert {"uid-b-done", "uid-b-healthy"} <= left
     assert not left & set(DUE)

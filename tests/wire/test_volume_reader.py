@@ -168,27 +168,27 @@ def test_metrics_and_curves_come_out_of_the_log_of_a_pod():
 def test_the_pod_is_the_jobs_and_may_do_nothing():
     cluster = Cluster(ended(0))
     cluster.read()
-    meta, made = cluster.body["metadata"], cluster.body["spec"]
-    (container,) = made["containers"]
+    meta, pod_spec = cluster.body["metadata"], cluster.body["spec"]
+    (container,) = pod_spec["containers"]
     assert meta["labels"] == {key: value for key, value in LABELS.items() if key != "team"}
     assert meta["ownerReferences"] == [{"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "name": "job", "uid": "u1"}]
     assert TFJob().replica({**meta, "uid": "r1"}, []) is None
     assert (container["image"], container["imagePullPolicy"]) == ("here/launcher:1", "Never")
-    assert made["imagePullSecrets"] == [{"name": "regcred"}]
+    assert pod_spec["imagePullSecrets"] == [{"name": "regcred"}]
     assert container["command"] == ["python"]
     assert container["args"][:4] == ["-m", "tfsteps.launcher.event_summary", LOGS, json.dumps({"loss": "loss"})]
     assert json.loads(container["args"][4])["hosts"] == {"job": 0}
     assert container["volumeMounts"] == [{"name": "data", "mountPath": "/claim", "subPath": "team", "readOnly": True}]
-    assert made["volumes"] == REPLICA["volumes"][1:]
-    assert (made["nodeSelector"], made["tolerations"]) == (REPLICA["nodeSelector"], REPLICA["tolerations"])
-    assert "node-1" in json.dumps(made["affinity"])
-    assert made["securityContext"] == {"fsGroup": 2000}
+    assert pod_spec["volumes"] == REPLICA["volumes"][1:]
+    assert (pod_spec["nodeSelector"], pod_spec["tolerations"]) == (REPLICA["nodeSelector"], REPLICA["tolerations"])
+    assert "node-1" in json.dumps(pod_spec["affinity"])
+    assert pod_spec["securityContext"] == {"fsGroup": 2000}
     secure = container["securityContext"]
     assert (secure["runAsUser"], secure["runAsNonRoot"], secure["readOnlyRootFilesystem"]) == (1000, True, True)
     assert "privileged" not in secure
-    assert made["automountServiceAccountToken"] is False
-    assert made["restartPolicy"] == "Never"
-    assert made["activeDeadlineSeconds"] < 600
+    assert pod_spec["automountServiceAccountToken"] is False
+    assert pod_spec["restartPolicy"] == "Never"
+    assert pod_spec["activeDeadlineSeconds"] < 600
     assert {"requests", "limits"} == container["resources"].keys()
 
 
@@ -224,18 +224,18 @@ def test_a_bucket_is_read_with_the_credentials_of_the_program(launcher, monkeypa
     monkeypatch.setattr(sys.modules[__name__], "REPLICA", WITH_KEYS)
     cluster = Cluster(ended(0))
     assert cluster.read(BUCKET, launcher=launcher).metrics == {"loss": 0.5}
-    made = cluster.body["spec"]
-    (container,) = made["containers"]
+    pod_spec = cluster.body["spec"]
+    (container,) = pod_spec["containers"]
     assert container["image"] == "tb:1"
     assert container["args"][2] == "gs://runs/r/logs"
     assert [variable["name"] for variable in container["env"]] == ["HOME", "GOOGLE_APPLICATION_CREDENTIALS"]
     assert container["envFrom"] == [{"secretRef": {"name": "aws"}}]
     assert [mount["mountPath"] for mount in container["volumeMounts"]] == ["/keys", "/tmp"]
-    assert [volume["name"] for volume in made["volumes"]] == ["key", "tmp"]
-    assert made["serviceAccountName"] == "trainer"
-    assert made["automountServiceAccountToken"] is False
+    assert [volume["name"] for volume in pod_spec["volumes"]] == ["key", "tmp"]
+    assert pod_spec["serviceAccountName"] == "trainer"
+    assert pod_spec["automountServiceAccountToken"] is False
     assert container["securityContext"]["readOnlyRootFilesystem"] is True
-    assert made["imagePullSecrets"] == ([{"name": "regcred"}] if launcher else [])
+    assert pod_spec["imagePullSecrets"] == ([{"name": "regcred"}] if launcher else [])
 
 
 def test_a_launcher_that_was_restarted_takes_over_the_pod_of_the_one_before():
@@ -297,16 +297,18 @@ UNREAD = {
 }
 
 
-@pytest.mark.parametrize(("told", "why"), UNREAD.values(), ids=UNREAD)
-def test_what_could_not_be_read_is_one_warning(told, why, monkeypatch):
+@pytest.mark.parametrize(("answers", "why"), UNREAD.values(), ids=UNREAD)
+def test_what_could_not_be_read_is_one_warning(answers, why, monkeypatch):
     monkeypatch.setattr(volume_reader, "_START_SECONDS", 0.3)
     monkeypatch.setattr(volume_reader, "_RUN_SECONDS", 0.1)
-    cluster = Cluster(*told.get("statuses", [ended(0)]), created=told.get("created"), logs=told.get("logs", [PRINTED]))
+    cluster = Cluster(
+        *answers.get("statuses", [ended(0)]), created=answers.get("created"), logs=answers.get("logs", [PRINTED])
+    )
     status = cluster.read()
     (warning,) = status.warnings
     assert re.fullmatch(f"No value of loss: the event files at {LOGS} could not be read: .*{why}.*\\.", warning)
     assert status.metrics == {}
-    assert (("DELETE", "/job-reader") in verbs(cluster)) is ("created" not in told)
+    assert (("DELETE", "/job-reader") in verbs(cluster)) is ("created" not in answers)
 
 
 def test_a_launcher_outside_of_pods_has_no_image_to_run():
@@ -320,7 +322,7 @@ def test_sigterm_ends_the_wait_and_the_pod():
     cluster = Cluster(UNSCHEDULABLE)
     begun = time.monotonic()
     (warning,) = cluster.read(meanwhile=lambda handle: (0.3, handle.stop, [Cause.CANCELLED])).warnings
-    assert "could not be read: this launcher was told to stop." in warning
+    assert "could not be read: this launcher received a stop signal." in warning
     assert time.monotonic() - begun < 20
     assert verbs(cluster)[-1] == ("DELETE", "/job-reader")
 
@@ -353,7 +355,7 @@ def test_who_owns_the_pod_of_a_job_that_has_ended(state, cause, workflow, outcom
         handle._stop._phase = _Stopping(cause) if cause else None
         try:
             handle.read_folder(LOGS, [])
-            found = cluster.body["metadata"]["ownerReferences"][0]["kind"]
+            outcome_text = cluster.body["metadata"]["ownerReferences"][0]["kind"]
         except LaunchError as error:
-            found = str(error)
-    assert found.startswith(outcome)
+            outcome_text = str(error)
+    assert outcome_text.startswith(outcome)

@@ -29,7 +29,7 @@ def warning(message=QUOTA, reason="FailedCreatePod", kind="TFJob", name="job", a
 
 
 @pytest.mark.parametrize(
-    ("found", "expected"),
+    ("events", "expected"),
     [
         ([warning()], "FailedCreatePod"),
         (
@@ -43,8 +43,8 @@ def warning(message=QUOTA, reason="FailedCreatePod", kind="TFJob", name="job", a
         ([], None),
     ],
 )
-def test_the_warning_event_that_explains_missing_pods(found, expected):
-    newest = warning_events.newest(found, "job", 0.0)
+def test_the_warning_event_that_explains_missing_pods(events, expected):
+    newest = warning_events.newest(events, "job", 0.0)
     assert (newest and newest.reason) == expected
 
 
@@ -53,7 +53,7 @@ def test_a_warning_from_before_is_no_news():
     assert warning_events.newest([warning()], "job", 1767225601.0) is None
 
 
-def said(monkeypatch, answers, *about_pods, first=0.2, looks=0):
+def look_for(monkeypatch, answers, *about_pods, first=0.2, looks=0):
     """Return (state, reason) of a job until its end, and the requests for events, whose `answers` are given.
 
     The first look comes after `first` seconds; pods change, and the job ends, after at least `looks` such requests.
@@ -81,13 +81,13 @@ def said(monkeypatch, answers, *about_pods, first=0.2, looks=0):
 
 
 def test_the_reason_for_missing_pods_is_reported_until_they_exist(monkeypatch):
-    states, _ = said(monkeypatch, [listed(warning(at=LATER)), listed()], 0.5, ("ADDED", pod("running")), looks=2)
+    states, _ = look_for(monkeypatch, [listed(warning(at=LATER)), listed()], 0.5, ("ADDED", pod("running")), looks=2)
     assert states == [("pending", ""), ("pending", "FailedCreatePod"), ("running", ""), ("failed", "TFJobFailed")]
 
 
 def test_another_pod_of_the_same_refusal_is_no_news(monkeypatch):
     first, again = warning(at=LATER), warning(QUOTA.replace("worker-0", "worker-1"), at="2100-01-02T00:00:00Z")
-    states, asked = said(monkeypatch, [listed(first), listed(first), listed(again)], looks=4)
+    states, asked = look_for(monkeypatch, [listed(first), listed(first), listed(again)], looks=4)
     assert states.count(("pending", "FailedCreatePod")) == 1
     assert 2 * 2 <= len(asked) <= 2 * 5, "ever more seldom: each look asks twice"
 
@@ -96,8 +96,8 @@ def test_a_complaint_is_over_when_there_are_pods(monkeypatch):
     monkeypatch.setattr(warning_events, "_FIRST_PAUSE", 0.0)
     with serve(lambda asked: listed(warning(at=LATER))) as server:
         about = warning_events.WarningEvents(Api(server.access(), patience=0), "ns", "job", 0.0)
-        found = [about.look(lambda short=short: short) for short in (True, True, False)]
-        assert [bool(item) for item in found] == [True, True, False]
+        warnings = [about.look(lambda short=short: short) for short in (True, True, False)]
+        assert [bool(item) for item in warnings] == [True, True, False]
         monkeypatch.setattr(warning_events, "_FIRST_PAUSE", 60.0)
         about = warning_events.WarningEvents(Api(server.access(), patience=0), "ns", "job", 0.0)
         assert about.look(lambda: True) is None, "an operator is given time"
@@ -113,11 +113,13 @@ def test_a_server_that_asks_to_wait_with_events_is_not_asked_before(monkeypatch)
 
 @pytest.mark.parametrize("status", [403, 500])
 def test_events_that_cannot_be_seen_are_done_without(monkeypatch, status):
-    states, asked = said(monkeypatch, [Answer(status=status, body={"message": "no"})], looks=1 if status == 403 else 2)
+    states, asked = look_for(
+        monkeypatch, [Answer(status=status, body={"message": "no"})], looks=1 if status == 403 else 2
+    )
     assert states == [("pending", ""), ("failed", "TFJobFailed")]
     assert (len(asked) == 1) is (status == 403)
 
 
 def test_nothing_is_asked_about_a_job_that_has_its_pods(monkeypatch):
-    _, asked = said(monkeypatch, [listed()], 0.0, ("ADDED", pod("running")), first=3.0)
+    _, asked = look_for(monkeypatch, [listed()], 0.0, ("ADDED", pod("running")), first=3.0)
     assert asked == []

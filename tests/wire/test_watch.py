@@ -269,16 +269,16 @@ def test_a_watch_that_fails_internally_reports_it():
     def put(seen):
         if isinstance(seen, Listed):
             raise KeyError("oops")
-        told.append(seen)
+        errors.append(seen)
 
-    told = []
+    errors = []
     with serve([listed(1)]) as server:
         api = Api(server.access())
         Watch(api, JOBS, "ns", put)
-        until(lambda: told)
+        until(lambda: errors)
         api.stopping.set()
-    assert (told[0].status, told[0].retryable) == (0, True)
-    assert "KeyError: 'oops'" in told[0].error
+    assert (errors[0].status, errors[0].retryable) == (0, True)
+    assert "KeyError: 'oops'" in errors[0].error
 
 
 def test_whether_anything_can_be_seen():

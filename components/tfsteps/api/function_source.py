@@ -72,7 +72,7 @@ def read(function: Callable[..., Any], *, complete: bool = True) -> FunctionSour
     Raises:
         FunctionError: It cannot be shipped; the message has the name and the line.
     """
-    return _Reader(function, complete=complete).read()
+    return _FunctionReader(function, complete=complete).read()
 
 
 def words(source: FunctionSource, values: Mapping[str, Any], *, references: bool) -> list[str]:
@@ -94,10 +94,12 @@ def words(source: FunctionSource, values: Mapping[str, Any], *, references: bool
     ]:
         wrong = f"{source.name}: {nothing[0]} is None, which no argument of a replica can be"
         raise FunctionError(f"{wrong}; leave it out for its default, or make None its default")
-    given = {name: value for name, value in values.items() if value is not None}
-    if missing := [name for name, parameter in source.parameters.items() if parameter.required and name not in given]:
+    settings = {name: value for name, value in values.items() if value is not None}
+    if missing := [
+        name for name, parameter in source.parameters.items() if parameter.required and name not in settings
+    ]:
         raise FunctionError(f"{source.name} needs the parameter {missing[0]!r}")
-    return [f"--{name}={_word(source, name, value, references=references)}" for name, value in given.items()]
+    return [f"--{name}={_word(source, name, value, references=references)}" for name, value in settings.items()]
 
 
 def _word(source: FunctionSource, name: str, value: Any, *, references: bool) -> str:
@@ -144,7 +146,7 @@ def _submodules(node: ast.AST, name: str, module: types.ModuleType) -> Iterator[
             yield below
 
 
-class _Reader:
+class _FunctionReader:
     """Reads a function and the functions of its module that it uses.
 
     Attributes:
@@ -155,7 +157,9 @@ class _Reader:
         bodies: Source by the name in the module, each after what its default values may use. None = is being read.
     """
 
-    def __init__(self, function: Callable[..., Any], user: "_Reader | None" = None, *, complete: bool = True) -> None:
+    def __init__(
+        self, function: Callable[..., Any], user: "_FunctionReader | None" = None, *, complete: bool = True
+    ) -> None:
         self.function = function
         self.complete: bool = user.complete if user else complete
         self.name = getattr(function, "__name__", repr(function))
@@ -262,7 +266,7 @@ class _Reader:
                 continue
             value = self.function.__globals__[name]
             if isinstance(value, types.FunctionType) and value.__globals__ is self.function.__globals__:
-                _Reader(value, self).collect(name)
+                _FunctionReader(value, self).collect(name)
             else:
                 self.header[name] = self._definition(name, value, line)
                 if isinstance(value, types.ModuleType):
@@ -309,11 +313,11 @@ class _Reader:
         """
         own_names = (getattr(value, "__qualname__", ""), getattr(value, "__name__", ""))
         names = dict.fromkeys([text for text in own_names if isinstance(text, str)] + [name])
-        own = {"__main__", self.function.__module__}
+        allowed = {"__main__", self.function.__module__}
         first = getattr(value, "__module__", None)
         others = sorted(sys.modules, key=lambda module: ("._" in f".{module}", len(module), module))  # public first
         for module in [first, *others]:
-            if not isinstance(module, str) or module in own:
+            if not isinstance(module, str) or module in allowed:
                 continue
             for attribute in names:
                 has_it = attribute.isidentifier() and vars(sys.modules.get(module, object)).get(attribute) is value

@@ -21,11 +21,11 @@ from tfsteps.api.job_input import COMMAND_LINE, JobInput, JobOptions, read, set_
 from tfsteps.api.plan import choose, launch_failed, launch_plan, make_plan
 from tfsteps.api.queries import compared_runs, pass_log, run_graph
 from tfsteps.api.results import Attempt, Comparison, Line, Log, Run, RunList
+from tfsteps.backends.backend_location import BackendLocation
 from tfsteps.backends.base import LogLine, LogOptions
 from tfsteps.backends.find import Selection
 from tfsteps.backends.log_printer import compile_grep
 from tfsteps.backends.open import located, open_backend
-from tfsteps.backends.place import Place
 from tfsteps.console import run_tree
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import collected
@@ -61,7 +61,7 @@ class Watcher:
 
     def __init__(
         self,
-        said: list[str],
+        notes: list[str],
         preferred: Sequence[str],
         on_change: Callable[[Attempt], object] | None,
         *,
@@ -70,12 +70,12 @@ class Watcher:
         """Get ready.
 
         Args:
-            said: Notes, which are shown. A failure of `on_change` is added.
+            notes: Notes, which are shown. A failure of `on_change` is added.
             preferred: Tags whose curves come first.
             on_change: Called with the attempt after each change; None = nothing is.
             display: Whether to show the job by IPython.
         """
-        self._said = said
+        self._notes = notes
         self._preferred = preferred
         self._on_change = on_change
         self._status: Status | None = None
@@ -110,7 +110,7 @@ class Watcher:
                 self._on_change(Attempt.of(status))
             except Exception as error:  # noqa: BLE001  the job goes on
                 self._on_change = None
-                self._said.append(f"on_change is not called any more: {type(error).__name__}: {error}")
+                self._notes.append(f"on_change is not called any more: {type(error).__name__}: {error}")
 
     def lines(self, lines: LogLines) -> None:
         """Keep the last lines."""
@@ -131,7 +131,7 @@ class Watcher:
             self._changed.wait()
             self._changed.clear()
             if status := self._status:
-                page = notebook_page.attempt(status, self._read_curves(status), self._said, [*self._lines])
+                page = notebook_page.attempt(status, self._read_curves(status), self._notes, [*self._lines])
                 self._show(notebook_page.frame(page))
             self._closed.wait(_REDRAW_SECONDS)
 
@@ -231,18 +231,18 @@ def run(
         CommandError: It could not be launched, or could not be followed to its end.
     """
     options = JobOptions(workers, ps, chief, name, image, None if code is None else os.fspath(code), code_bucket)
-    with _commands() as said:
+    with _commands() as notes:
         source = _job_input(job, command, options, overrides)
-        chosen, place = choose(on, system, context, namespace)
-        plan = make_plan(source, chosen, place, run_id, task)
-        said.extend(plan.warnings)
+        chosen, location = choose(on, system, context, namespace)
+        plan = make_plan(source, chosen, location, run_id, task)
+        notes.extend(plan.warnings)
         metrics = [*plan.job.outputs.metrics.values()]
-        with Watcher(said, metrics, on_change, display=in_notebook() if display is None else display) as watcher:
+        with Watcher(notes, metrics, on_change, display=in_notebook() if display is None else display) as watcher:
             try:
                 status = launch_plan(plan, [watcher])
             except LaunchError as error:
                 raise launch_failed(plan.identity.task, error) from error
-            attempt = Attempt.of(status, notes=said)
+            attempt = Attempt.of(status, notes=notes)
             watcher.end(attempt)
     if attempt.state is State.CANCELLED:
         raise RunStopped(attempt)
@@ -333,14 +333,14 @@ def runs(
         run_list.parse_states([state] if isinstance(state, str) else state), task, pipeline, _since(since, now)
     )
     with (
-        _commands() as said,
-        open_backend(Place(on, context, namespace, all_namespaces, records), gone=True) as backend,
+        _commands() as notes,
+        open_backend(BackendLocation(on, context, namespace, all_namespaces, records), gone=True) as backend,
     ):
         entries = run_list.entries(backend, run, run_list.parse_labels(texts), here=on == Location.LOCAL)
         run_list.check_sort(sort, entries, [])
         chosen = run_list.ordered([entry for entry in entries if selects.matches(entry)], sort, now)[:limit]
         shown = (Attempt.of(entry.status, is_job=entry.is_job, demo=entry.demo) for entry in chosen)
-        return RunList(tuple(shown), tuple(said))
+        return RunList(tuple(shown), tuple(notes))
 
 
 @checked()
@@ -371,9 +371,9 @@ def show(
         CommandError: The run, task or attempt is unknown, or a server does not answer.
     """
     selection = Selection(run, task, attempt)
-    with _commands() as said:
-        place = located(selection, on, context, namespace, everywhere=all_namespaces, records=records)
-        with open_backend(place, gone=True) as backend:
+    with _commands() as collected_notes:
+        location = located(selection, on, context, namespace, everywhere=all_namespaces, records=records)
+        with open_backend(location, gone=True) as backend:
             target = backend.find(run)
             whole = target.pipeline if selection.whole else None
             jobs = selection.choose(target.jobs) if whole else selection.parts(target)[0]
@@ -384,7 +384,7 @@ def show(
                 tuple(map(Attempt.of, statuses)),
                 pipeline_verdict(whole) if whole else "",
                 tuple(map(str, run_tree.tree(root, any_character=True))),
-                (*said, *notes),
+                (*collected_notes, *notes),
             )
 
 
@@ -437,11 +437,11 @@ def logs(
     _since(since, time.time())  # a wrong time is refused before anything is read
     lines: list[LogLine] = []
     options = LogOptions(lambda _: True, tail=tail, grep=pattern, around=around, receive=lines.append)
-    with _commands() as said:
-        place = located(selection, on, context, namespace, everywhere=all_namespaces, records=records)
-        with open_backend(place, gone=True) as backend:
+    with _commands() as notes:
+        location = located(selection, on, context, namespace, everywhere=all_namespaces, records=records)
+        with open_backend(location, gone=True) as backend:
             run_id, _ = pass_log(backend, selection, names, options, lambda now: _since(since, now) or 0.0)
-    return Log(run_id, tuple(map(_line, lines)), tuple(said))
+    return Log(run_id, tuple(map(_line, lines)), tuple(notes))
 
 
 @checked()
@@ -470,10 +470,10 @@ def compare(
     """
     names = [run.run if isinstance(run, Attempt) else run for run in runs]
     with (
-        _commands() as said,
-        open_backend(Place(on, context, namespace, all_namespaces, records), gone=True) as backend,
+        _commands() as notes,
+        open_backend(BackendLocation(on, context, namespace, all_namespaces, records), gone=True) as backend,
     ):
-        return Comparison.of(compared_runs(backend, names, task), said)
+        return Comparison.of(compared_runs(backend, names, task), notes)
 
 
 def _line(line: LogLine) -> Line:
@@ -499,7 +499,7 @@ def _since(since: Since, now: float) -> float | None:
 def _commands() -> Iterator[list[str]]:
     """Yield a list that gets what the commands would print to standard error; a LaunchError becomes a CommandError."""
     try:
-        with collected() as said:
-            yield said
+        with collected() as notes:
+            yield notes
     except LaunchError as error:
         raise CommandError(str(error), ExitCode.PLATFORM if error.retryable else ExitCode.USAGE) from error

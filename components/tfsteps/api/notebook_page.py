@@ -22,13 +22,13 @@ def frame(*parts: Html) -> str:
     return tag("div", tag("style", Html(style)), *parts, class_=_CLASS)
 
 
-def attempt(status: Status, curves: Charts | None, said: Sequence[str] = (), lines: Sequence[str] = ()) -> Html:
+def attempt(status: Status, curves: Charts | None, job_notes: Sequence[str] = (), lines: Sequence[str] = ()) -> Html:
     """Return the state of an attempt, its replicas, its results or last lines, and its curves.
 
     Args:
         status: Its status.
         curves: Its curves; None = they are not known here.
-        said: Notes, below its name.
+        job_notes: Notes, below its name.
         lines: The last lines of its log, while it runs.
     """
     now, identity = time.time(), status.identity
@@ -42,7 +42,7 @@ def attempt(status: Status, curves: Charts | None, said: Sequence[str] = (), lin
         "section",
         tag("p", tag("b", status.state.value, class_=f"is-{status.state.value}"), f" {identity.task} ", message),
         tag("p", f"run {identity.run}, attempt {identity.attempt}, {status.system}", class_="quiet"),
-        notes(said),
+        notes(job_notes),
         table(list(REPLICA_COLUMNS), [replica_row(replica, now) for replica in status.replicas]),
         notes([*status.warnings, *more]),
         tag("pre", "\n".join(ends)) if ends else Html(""),

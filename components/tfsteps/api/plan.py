@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 
 from tfsteps.api.job_input import JobInput, check, find_system, with_settings
+from tfsteps.backends.backend_location import AUTO, BackendLocation, on_of
 from tfsteps.backends.base import RunBackend
 from tfsteps.backends.find import LATEST
 from tfsteps.backends.open import open_backend
-from tfsteps.backends.place import AUTO, Place, on_of
 from tfsteps.backends.records import record_of
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say
@@ -38,11 +38,11 @@ class Plan(msgspec.Struct, frozen=True):
     identity: Identity
     system: System
     base_dir: pathlib.Path
-    places: OutputPaths
+    paths: OutputPaths
     warnings: Sequence[str]
 
 
-def choose(on: str | None, system: str | None, context: str, namespace: str) -> tuple[str, Place]:
+def choose(on: str | None, system: str | None, context: str, namespace: str) -> tuple[str, BackendLocation]:
     """Return the name of the job system that the options choose, and its place.
 
     Raises:
@@ -51,17 +51,17 @@ def choose(on: str | None, system: str | None, context: str, namespace: str) -> 
     if system is None:
         on = on or Location.LOCAL
         # a platform has the name of its job system
-        return AUTO if on == Location.KUBERNETES else on, Place(on, context, namespace)
+        return AUTO if on == Location.KUBERNETES else on, BackendLocation(on, context, namespace)
     its = Location.KUBERNETES if system == AUTO else on_of(registry.location(system))
     if on not in (None, its):
         raise CommandError(f"--system {system} is not --on {on}; leave one out")
-    return system, Place(its, context, namespace)
+    return system, BackendLocation(its, context, namespace)
 
 
 def make_plan(
     job_input: JobInput,
     name: str,
-    place: Place,
+    location: BackendLocation,
     run_id: str | None,
     task: str | None,
     *,
@@ -75,7 +75,7 @@ def make_plan(
     Args:
         job_input: The job.
         name: Of the job system.
-        place: Where to run it.
+        location: Where to run it.
         run_id: Id of the run; None = a new one.
         task: Name of the task; None = the job's.
         adopt: Take over a job that outlived its launcher.
@@ -88,9 +88,9 @@ def make_plan(
         LaunchError: Whether the platform has settings is not known.
         CommandError: Something else is wrong, the code cannot be uploaded, or the task is running already.
     """
-    where = {"context": place.context, "namespace": place.namespace} if place.on == Location.KUBERNETES else {}
+    where = {"context": location.context, "namespace": location.namespace} if location.on == Location.KUBERNETES else {}
     job = job_input.job
-    system = _fitting_system(place, job, dry_run=dry_run) if name == AUTO else find_system(name, **where)
+    system = _discovered_system(location, job, dry_run=dry_run) if name == AUTO else find_system(name, **where)
     job = change(job, system.name) if change else job
     job = with_settings(system, job, dry_run=dry_run)
     check(job_input, system, job)
@@ -100,19 +100,21 @@ def make_plan(
     task = job.name if task is None else _named("--task", task)
     attempt = 0
     if run_id is not None:  # a new run has no earlier attempt anywhere
-        attempt = _next_attempt(run, task, Place() if dry_run else place, system, adopt=adopt, replace=replace)
+        attempt = _next_attempt(
+            run, task, BackendLocation() if dry_run else location, system, adopt=adopt, replace=replace
+        )
     identity = Identity(run=run, task=task, attempt=attempt)
     here = job_input.base_dir
-    if place.on == Location.KUBERNETES and not dry_run and (source := job.code_source) and source.bucket:
+    if location.on == Location.KUBERNETES and not dry_run and (source := job.code_source) and source.bucket:
         try:
             if not source.claim and code_archive.upload(source):
                 say(f"code uploaded to {code_archive.url_of(source)}")
         except (CodeError, OSError) as error:
             raise CommandError(str(error)) from error
-    if place.on == Location.KUBERNETES and (source := job.code_source) and source.claim:
+    if location.on == Location.KUBERNETES and (source := job.code_source) and source.claim:
         verb = "would be" if dry_run else "is"
         say(f"code {verb} stored as {code_archive.url_of(source)} before the job is created")
-    return Plan(job, identity, system, here, system.places(job, identity, here), system.warnings(job))
+    return Plan(job, identity, system, here, system.output_paths(job, identity, here), system.warnings(job))
 
 
 def _packed(source: CodeSource, base_dir: pathlib.Path, *, all_left_out: bool) -> CodeSource:
@@ -140,54 +142,56 @@ def _named(option: str, text: str) -> str:
     return text
 
 
-def _fitting_system(place: Place, job: TrainingJob, *, dry_run: bool) -> System:
+def _discovered_system(location: BackendLocation, job: TrainingJob, *, dry_run: bool) -> System:
     """Return the job system whose API the job's cluster serves, and print why. A dry run makes no request."""
     from tfsteps.systems.kubernetes.job_cluster import JobCluster  # noqa: PLC0415  local runs need no cluster
     from tfsteps.systems.kubernetes.preflight import discovery  # noqa: PLC0415
 
-    of_job = JobCluster(place.context, place.namespace)
+    of_job = JobCluster(location.context, location.namespace)
     if dry_run:
         choice = discovery.Choice(discovery.DEFAULT, "a dry run asks no cluster what it serves")
     else:
         from tfsteps.backends.kubernetes.backend import cluster  # noqa: PLC0415  a dry run needs no HTTP
 
         of_job.with_settings(job, registry.options())
-        with cluster(place, of_job) as runs:
+        with cluster(location, of_job) as runs:
             choice = discovery.choose(runs.api, runs.namespace, registry.discoverable())
     say(f"job system {choice.sentence('--system NAME')}")
-    system = find_system(choice.system, context=place.context, namespace=place.namespace)
+    system = find_system(choice.system, context=location.context, namespace=location.namespace)
     if isinstance(system, OnCluster):
         system.cluster = of_job
     return system
 
 
 @contextlib.contextmanager
-def _backend(place: Place, system: System) -> Iterator[RunBackend[Any]]:
+def _backend(location: BackendLocation, system: System) -> Iterator[RunBackend[Any]]:
     """Yield the backend of the place where the jobs of a system are: a job may name another cluster."""
-    if place.on != Location.KUBERNETES or not (isinstance(system, OnCluster) and system.cluster.name):
-        with open_backend(place) as backend:
+    if location.on != Location.KUBERNETES or not (isinstance(system, OnCluster) and system.cluster.name):
+        with open_backend(location) as backend:
             yield backend
         return
     from tfsteps.backends.kubernetes.backend import ClusterBackend, cluster  # noqa: PLC0415
 
-    with cluster(place, system.cluster) as runs:
-        yield ClusterBackend(runs, place)
+    with cluster(location, system.cluster) as runs:
+        yield ClusterBackend(runs, location)
 
 
-def _next_attempt(run: str, task: str, place: Place, system: System, *, adopt: bool, replace: bool | None) -> int:
-    """Return the attempt's number: one more than all known on this machine and in `place`, or that of a job to adopt.
+def _next_attempt(
+    run: str, task: str, location: BackendLocation, system: System, *, adopt: bool, replace: bool | None
+) -> int:
+    """Return the attempt's number: one more than all known here and in `location`, or that of a job to adopt.
 
     With `adopt` that is a job that runs, or whose end has not been reported here: a new attempt would train again.
     """
     if not replace and any(earlier.alive().yes for earlier in store.attempts(run, task)):
         raise _running_already(run, task, "", replace)
     number = store.next_attempt(run, task)
-    with _backend(place, system) as backend:
+    with _backend(location, system) as backend:
         jobs = [job.status for job in backend.jobs(run) if job.status.identity.task == task]
-        unclear = _not_understood(backend) if place.on == Location.KUBERNETES and not replace else []
+        unclear = _not_understood(backend) if location.on == Location.KUBERNETES and not replace else []
     if unclear:
         why = f"{', '.join(unclear)} is of this run, and its content is not understood"
-        clear = f"`tfsteps clear {run}{place.options}` removes it"
+        clear = f"`tfsteps clear {run}{location.options}` removes it"
         instead = clear if replace is None else f"{clear}, and --replace does so first"
         raise CommandError(f"run {run}: whether task {task} is running already is not known: {why}; {instead}")
     earlier: list[Status] = sorted(jobs, key=lambda status: status.identity.attempt)
@@ -199,7 +203,7 @@ def _next_attempt(run: str, task: str, place: Place, system: System, *, adopt: b
         if adopt:
             return running[-1].identity.attempt
         other_cluster = system.cluster.name if isinstance(system, OnCluster) else ""
-        there = msgspec.structs.replace(place, context=other_cluster or place.context)
+        there = msgspec.structs.replace(location, context=other_cluster or location.context)
         raise _running_already(run, task, there.options, replace)
     if adopt and earlier and (newest := earlier[-1]).identity.attempt + 1 >= number and not _reported(newest):
         return newest.identity.attempt

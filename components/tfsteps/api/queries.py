@@ -118,5 +118,5 @@ def pass_log(
     named = any("/" in name for name in names)
     chosen.check(target.id, known, [source for job in jobs if named for source in backend.containers(job)])
     start = since(backend.now()) if since else None  # the server's clock is known only after its first answer
-    options = msgspec.structs.replace(options, wanted=chosen.matches, since=start)
+    options = msgspec.structs.replace(options, accepts=chosen.matches, since=start)
     return target.id, backend.print_log(jobs, selection, options)

@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
+from tfsteps.backends.backend_location import on_of
 from tfsteps.backends.base import RunBackend
 from tfsteps.backends.find import Job
 from tfsteps.backends.open import open_platform
-from tfsteps.backends.place import on_of
 from tfsteps.backends.records import record_of
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import warn
@@ -136,16 +136,16 @@ def entries(backend: RunBackend[Any], run: str | None, labels: Mapping[str, str]
         here: Whether it is this machine, whose records of platforms' jobs without a launcher are brought up to date.
     """
     if labels:
-        found = [*map(Entry.of, backend.jobs(backend.find(run).id if run else "", labels))]
+        run_entries = [*map(Entry.of, backend.jobs(backend.find(run).id if run else "", labels))]
     else:
         target = None if run is None else backend.find(run)
         jobs = target.jobs if target else backend.jobs()
         pipelines = backend.pipelines(jobs) if target is None else [target.pipeline] if target.pipeline else []
-        found = [*map(Entry.of, jobs), *map(Entry.of_pipeline, pipelines)]
+        run_entries = [*map(Entry.of, jobs), *map(Entry.of_pipeline, pipelines)]
     if not here:
-        return found
-    statuses = _refreshed([entry.status for entry in found])
-    return [msgspec.structs.replace(entry, status=now) for entry, now in zip(found, statuses, strict=True)]
+        return run_entries
+    statuses = _refreshed([entry.status for entry in run_entries])
+    return [msgspec.structs.replace(entry, status=now) for entry, now in zip(run_entries, statuses, strict=True)]
 
 
 def _refreshed(statuses: Sequence[Status]) -> list[Status]:

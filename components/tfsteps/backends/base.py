@@ -43,7 +43,7 @@ class LogOptions(msgspec.Struct, frozen=True):
     """Which log lines are printed, and how.
 
     Attributes:
-        wanted: Tells whether to print the lines of a source: `worker-1`, or its container `worker-1/init-data`.
+        accepts: Tells whether to print the lines of a source: `worker-1`, or its container `worker-1/init-data`.
         timestamps: Begin each line with its local time.
         tail: Begin with this many of the last lines; None = with the first line.
         follow: Continue until the jobs have ended.
@@ -54,7 +54,7 @@ class LogOptions(msgspec.Struct, frozen=True):
         name_tasks: Lines name their task; otherwise only if they are of several.
     """
 
-    wanted: Callable[[str], bool]
+    accepts: Callable[[str], bool]
     timestamps: bool = False
     tail: int | None = None
     follow: bool = False

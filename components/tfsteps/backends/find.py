@@ -286,7 +286,9 @@ class ReplicaFilter:
         if not self._names:
             return True
         of, _, container = source.partition("/")
-        return any(_is_of(of, replica) and wanted in ("", container) for _, replica, wanted in self._names)
+        return any(
+            _is_of(of, replica) and container_name in ("", container) for _, replica, container_name in self._names
+        )
 
 
 def _is_of(replica: str, name: str) -> bool:

@@ -56,7 +56,7 @@ class LogPrinter:
     def _chosen(self, lines: Iterable[LogLine]) -> Iterator[LogLine]:
         around = self._options.around
         for line in lines:
-            if line.stamp < self._since or not (line.source == GAP or self._options.wanted(line.source)):
+            if line.stamp < self._since or not (line.source == GAP or self._options.accepts(line.source)):
                 continue
             source = line.task, line.source
             if self._finds(line):

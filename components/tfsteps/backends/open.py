@@ -4,9 +4,9 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from tfsteps.backends.backend_location import BackendLocation, on_of
 from tfsteps.backends.base import RunBackend
 from tfsteps.backends.find import Selection
-from tfsteps.backends.place import Place, on_of
 from tfsteps.console.errors import CommandError
 from tfsteps.runs.location import Location
 from tfsteps.systems import registry
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def located(
     selection: Selection, on: str | None, context: str, namespace: str, *, everywhere: bool = False, records: str = ""
-) -> Place:
+) -> BackendLocation:
     """Return where a command looks for a run: as its options say, else where a killed launcher left it.
 
     A context that this machine recorded as the cluster of the run's job is the one that the job was launched to.
@@ -32,7 +32,7 @@ def located(
         on = platforms.pop() if len(platforms) == 1 else None
     homes = homes_of(selection.run, context) if on == Location.KUBERNETES and context else set()
     home = homes.pop() if len(homes) == 1 else None
-    return Place(on or Location.LOCAL, context, namespace, everywhere, records, home)
+    return BackendLocation(on or Location.LOCAL, context, namespace, everywhere, records, home)
 
 
 def open_platform(name: str) -> "contextlib.AbstractContextManager[PlatformBackend[Any]]":
@@ -42,19 +42,19 @@ def open_platform(name: str) -> "contextlib.AbstractContextManager[PlatformBacke
 
 
 @contextlib.contextmanager
-def open_backend(place: Place, *, gone: bool = False) -> Iterator[RunBackend[Any]]:
+def open_backend(location: BackendLocation, *, gone: bool = False) -> Iterator[RunBackend[Any]]:
     """Yield the backend of a place, and import no more than it needs. What a server refuses ends the command.
 
     Args:
-        place: Where to look.
+        location: Where to look.
         gone: On a cluster, also jobs whose objects are gone, by their stored records: for commands that only read.
     """
-    if place.records:
+    if location.records:
         from tfsteps.backends.stored import StoredBackend, settings_at  # noqa: PLC0415
 
-        yield StoredBackend(settings_at(place.records))
+        yield StoredBackend(settings_at(location.records))
         return
-    match place.on:
+    match location.on:
         case Location.LOCAL:
             from tfsteps.backends.local.backend import LocalBackend  # noqa: PLC0415
 
@@ -62,12 +62,12 @@ def open_backend(place: Place, *, gone: bool = False) -> Iterator[RunBackend[Any
         case Location.KUBERNETES:
             from tfsteps.backends.kubernetes.backend import ClusterBackend, cluster  # noqa: PLC0415
 
-            with cluster(place) as runs:
-                backend = ClusterBackend(runs, place)
+            with cluster(location) as runs:
+                backend = ClusterBackend(runs, location)
                 if gone:
                     from tfsteps.backends.stored import MergedBackend  # noqa: PLC0415
 
-                    yield MergedBackend(backend, runs, place)
+                    yield MergedBackend(backend, runs, location)
                 else:
                     yield backend
         case platform:

@@ -15,11 +15,11 @@ from typing import Generic, NoReturn
 
 import msgspec
 
+from tfsteps.backends.backend_location import BackendLocation
 from tfsteps.backends.base import NO_LABELS, EventFolder, LogLine, LogOptions, Section
 from tfsteps.backends.find import FoundRun, JobT, Selection, run_among
 from tfsteps.backends.local import tensorboard as local_tensorboard
 from tfsteps.backends.log_printer import LogPrinter
-from tfsteps.backends.place import Place
 from tfsteps.backends.records import Record, record_of, recorded_job, recorded_launcher, reports_of
 from tfsteps.backends.waiting import GONE_SECONDS, POLL_SECONDS
 from tfsteps.backends.whole_runs import pause_run
@@ -131,7 +131,7 @@ class PlatformBackend(abc.ABC, Generic[JobT]):
         return []
 
     def find(self, text: str) -> FoundRun[JobT]:
-        return run_among(self.jobs(), text, self.where, Place(self.name).options)
+        return run_among(self.jobs(), text, self.where, BackendLocation(self.name).options)
 
     def recorded(self, job: JobT) -> bytes:
         record = record_of(job.status)
@@ -144,10 +144,10 @@ class PlatformBackend(abc.ABC, Generic[JobT]):
         return reports_of(map(self.record, jobs))
 
     def explain(self, job: JobT) -> Status:
-        view = _View(job.status)
+        view = _StatusView(job.status)
         for event in self.past_events(job):
             view.apply(event)
-        return view.explained()
+        return view.summarized()
 
     def surroundings(self, run: str, jobs: Sequence[JobT]) -> Surroundings:  # noqa: ARG002
         """Return the launchers on this machine."""
@@ -162,12 +162,12 @@ class PlatformBackend(abc.ABC, Generic[JobT]):
         observers: Sequence[Observer],
     ) -> list[Status]:
         """Follow the jobs, but not those that start meanwhile."""
-        views = [_View(job.status) for job in jobs]
+        views = [_StatusView(job.status) for job in jobs]
         for position, event in self._merged(jobs):
             if views[position].apply(event):
                 for observer in observers:
                     observer.changed(views[position].status)
-        return [view.explained() for view in views]
+        return [view.summarized() for view in views]
 
     def _merged(self, jobs: Sequence[JobT]) -> Iterator[tuple[int, Event]]:
         """Yield the events of jobs, each with the position of its job in `jobs`, until all have ended.
@@ -300,7 +300,7 @@ class PlatformClearing(Generic[JobT]):
         return errors
 
 
-class _View:
+class _StatusView:
     """Turns the events of a job into its status, for commands that write no records."""
 
     def __init__(self, status: Status) -> None:
@@ -326,7 +326,7 @@ class _View:
                 return False
         return True
 
-    def explained(self) -> Status:
+    def summarized(self) -> Status:
         """Return the status, with a failure summary if it failed, and the end as the platform reports it."""
         status = self.status
         if status.state.terminal:

@@ -10,6 +10,7 @@ from typing import NoReturn
 
 import msgspec
 
+from tfsteps.backends.backend_location import BackendLocation
 from tfsteps.backends.base import NO_LABELS, EventFolder, LogOptions, Section
 from tfsteps.backends.find import FoundRun, Selection, run_among
 from tfsteps.backends.kubernetes.backend import ClusterBackend
@@ -17,7 +18,6 @@ from tfsteps.backends.local import log as local_log
 from tfsteps.backends.local import tensorboard as local_tensorboard
 from tfsteps.backends.local.backend import LocalBackend
 from tfsteps.backends.local.log import LocalAttempt
-from tfsteps.backends.place import Place
 from tfsteps.backends.records import Record, reports_of
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import warn
@@ -135,9 +135,9 @@ class MergedBackend:
     If the records cannot be read, a warning says so, and the cluster's objects are all that is known.
     """
 
-    def __init__(self, cluster: ClusterBackend, runs: ClusterRuns, place: Place) -> None:
+    def __init__(self, cluster: ClusterBackend, runs: ClusterRuns, location: BackendLocation) -> None:
         """Keep the arguments. The records are looked for once the cluster has answered."""
-        self._cluster, self._runs, self._place = cluster, runs, place
+        self._cluster, self._runs, self._location = cluster, runs, location
 
     @functools.cached_property
     def _stored(self) -> StoredBackend | None:
@@ -184,15 +184,15 @@ class MergedBackend:
 
     def find(self, text: str) -> FoundRun[ClusterJob | LocalAttempt]:
         try:
-            found = run_among(self.jobs(), text, self.where, self._place.options)
+            run = run_among(self.jobs(), text, self.where, self._location.options)
         except CommandError:
             there = self._cluster.find(text)  # a Workflow that failed without a job
             return FoundRun(there.id, [*there.jobs], there.pipeline)
-        if stored := _of_records(found.jobs):
+        if stored := _of_records(run.jobs):
             whole = {job.attempt.folder: job for job in self._copies.whole(stored[0].status.identity.run).jobs}
-            jobs = [whole.get(job.attempt.folder, job) if isinstance(job, LocalAttempt) else job for job in found.jobs]
-            return FoundRun(found.id, jobs)
-        return found
+            jobs = [whole.get(job.attempt.folder, job) if isinstance(job, LocalAttempt) else job for job in run.jobs]
+            return FoundRun(run.id, jobs)
+        return run
 
     def recorded(self, job: ClusterJob | LocalAttempt) -> bytes:
         return self._copies.recorded(job) if isinstance(job, LocalAttempt) else self._cluster.recorded(job)

@@ -4,7 +4,7 @@ import signal
 from collections.abc import Collection
 from typing import Protocol, runtime_checkable
 
-from tfsteps.backends.place import Place, on_of
+from tfsteps.backends.backend_location import BackendLocation, on_of
 from tfsteps.backends.waiting import wait
 from tfsteps.console.errors import CommandError
 from tfsteps.console.outputs import pipeline_verdict
@@ -40,9 +40,11 @@ def pause_run(run: str, systems: Collection[str], task: str | None, *, paused: b
     known = {name: registry.get(name) for name in sorted(systems) if name in registry.plugins()}
     pausable = {name: system for name, system in known.items() if isinstance(system, Pausable)}
     if not pausable:
-        place = Place(on_of(registry.location(min(systems))))
+        location = BackendLocation(on_of(registry.location(min(systems))))
         kinds = " and ".join(sorted(systems))
-        raise CommandError(f"run {run}: {kinds} runs cannot be paused; `tfsteps stop {run}{place.options}` ends them")
+        raise CommandError(
+            f"run {run}: {kinds} runs cannot be paused; `tfsteps stop {run}{location.options}` ends them"
+        )
     for name, system in pausable.items():
         if task is not None:
             raise CommandError(f"--task {task}: {name} pauses and resumes whole runs; leave it out")

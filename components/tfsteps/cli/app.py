@@ -21,7 +21,7 @@ from tfsteps.text.streams import STDOUT
 _SIGPIPE = 141  # what a shell reports for a program that wrote to a closed pipe
 
 
-class _Command(NamedTuple):
+class _CommandEntry(NamedTuple):
     """What is known of a command before it is imported.
 
     Attributes:
@@ -39,44 +39,46 @@ class _Command(NamedTuple):
     function: str = ""
 
 
-_GROUPS: dict[str, dict[str, _Command]] = {
+_GROUPS: dict[str, dict[str, _CommandEntry]] = {
     "Run a job": {
-        "run": _Command(
+        "run": _CommandEntry(
             "run",
             "Run a job to its end, from a job file or a command line.",
             ("tfsteps run job.yaml", "tfsteps run --workers 2 -- python train.py --epochs 5"),
             cls="RunCommand",
         ),
-        "attach": _Command("attach", "Follow a job to its end, its log from the start.", ("tfsteps attach latest",)),
-        "rerun": _Command(
+        "attach": _CommandEntry(
+            "attach", "Follow a job to its end, its log from the start.", ("tfsteps attach latest",)
+        ),
+        "rerun": _CommandEntry(
             "rerun",
             "Run a job, or a pipeline of this machine, again, as a new run.",
             ("tfsteps rerun latest --set env.LR=0.3", "tfsteps rerun nightly -p epochs=5"),
         ),
-        "stop": _Command("stop", "Stop a run and wait until it has ended.", ("tfsteps stop latest",)),
-        "pause": _Command(
+        "stop": _CommandEntry("stop", "Stop a run and wait until it has ended.", ("tfsteps stop latest",)),
+        "pause": _CommandEntry(
             "stop",
             "Stop the replicas but keep the job, and wait until they are gone.",
             ("tfsteps pause mnist --on kubernetes",),
         ),
-        "resume": _Command(
+        "resume": _CommandEntry(
             "stop",
             "Start the replicas of a job again that is paused, or was created suspended.",
             ("tfsteps resume mnist --on kubernetes",),
         ),
-        "requeue": _Command(
+        "requeue": _CommandEntry(
             "stop",
             "Interrupt a run of a platform: it gives its nodes back, and waits in the queue again.",
             ("tfsteps requeue mnist --on hai",),
         ),
-        "change": _Command(
+        "change": _CommandEntry(
             "stop",
             "Change the priority or the queue of a run of a platform that has not ended.",
             ("tfsteps change mnist --priority HIGH --on hai", "tfsteps change mnist --queue a100 --on hai"),
         ),
     },
     "Look at runs": {
-        "runs": _Command(
+        "runs": _CommandEntry(
             "runs",
             "List all runs, the newest first.",
             (
@@ -85,34 +87,34 @@ _GROUPS: dict[str, dict[str, _Command]] = {
                 "tfsteps runs --open",
             ),
         ),
-        "show": _Command("show", "Show what a run consists of, and its status.", ("tfsteps show latest",)),
-        "logs": _Command(
+        "show": _CommandEntry("show", "Show what a run consists of, and its status.", ("tfsteps show latest",)),
+        "logs": _CommandEntry(
             "logs",
             "Print the log of a run.",
             ("tfsteps logs latest worker-1 --follow", "tfsteps logs latest --grep 'loss: nan' -C 3"),
         ),
-        "report": _Command("report", "Write the report of a run again.", ("tfsteps report latest --open",)),
-        "compare": _Command(
+        "report": _CommandEntry("report", "Write the report of a run again.", ("tfsteps report latest --open",)),
+        "compare": _CommandEntry(
             "compare",
             "Compare the newest attempts of runs.",
             ("tfsteps compare mnist-k7c2 mnist-p4xq --html compared.html",),
         ),
-        "tune": _Command(
+        "tune": _CommandEntry(
             "tune",
             "Recommend CPU and memory from what earlier runs used.",
             ("tfsteps tune mnist", "tfsteps tune mnist train -f job.yaml --diff"),
         ),
-        "tensorboard": _Command(
+        "tensorboard": _CommandEntry(
             "tensorboard",
             "Show the event files of runs in TensorBoard until Ctrl-C.",
             ("tfsteps tensorboard latest --open",),
         ),
-        "debug": _Command(
+        "debug": _CommandEntry(
             "debug",
             "Show all that helps to find out why a run fails or makes no progress.",
             ("tfsteps debug latest", "tfsteps debug job.yaml --hold worker"),
         ),
-        "shell": _Command(
+        "shell": _CommandEntry(
             "shell",
             "Open a shell in a replica, or run a command there.",
             ("tfsteps shell latest worker-1 -- env",),
@@ -120,30 +122,30 @@ _GROUPS: dict[str, dict[str, _Command]] = {
         ),
     },
     "Write job files": {
-        "init": _Command(
+        "init": _CommandEntry(
             "files",
             "Write a first job that runs at once.",
             ("tfsteps init mnist", "tfsteps init mnist --template keras", "tfsteps init --dockerfile mnist"),
         ),
-        "import": _Command(
+        "import": _CommandEntry(
             "import_",
             "Convert a TFJob, JobSet, TrainJob or other job into a job file.",
             ("tfsteps import tfjob.yaml -o job.yaml", "tfsteps import tfjob/mnist -n team"),
             function="import_",
         ),
-        "validate": _Command("files", "Check job files.", ("tfsteps validate jobs/*.yaml --system kubeflow",)),
-        "schema": _Command(
+        "validate": _CommandEntry("files", "Check job files.", ("tfsteps validate jobs/*.yaml --system kubeflow",)),
+        "schema": _CommandEntry(
             "files", "Print the JSON schema of job files.", ("tfsteps schema --output job.schema.json",)
         ),
     },
     "Pipelines": {
-        "compile": _Command(
+        "compile": _CommandEntry(
             "compile",
             "Compile a pipeline for Kubeflow Pipelines or Argo Workflows.",
             ("tfsteps compile pipeline.py -o pipeline.yaml",),
         ),
-        "lint": _Command("compile", "Check compiled pipelines.", ("tfsteps lint pipeline.yaml",)),
-        "submit": _Command(
+        "lint": _CommandEntry("compile", "Check compiled pipelines.", ("tfsteps lint pipeline.yaml",)),
+        "submit": _CommandEntry(
             "submit",
             "Submit a pipeline: run it now, or by a schedule.",
             (
@@ -151,7 +153,7 @@ _GROUPS: dict[str, dict[str, _Command]] = {
                 "tfsteps submit pipeline.py --host https://kubeflow.example/pipeline -p epochs=5 --wait",
             ),
         ),
-        "task": _Command(
+        "task": _CommandEntry(
             "task",
             "Run or debug one task of a pipeline by itself; print its log, or remove it.",
             (
@@ -161,37 +163,37 @@ _GROUPS: dict[str, dict[str, _Command]] = {
                 "tfsteps task clear pipeline.py train",
             ),
         ),
-        "platform": _Command(
+        "platform": _CommandEntry(
             "platform",
             "Check platform settings, and show what a job gets by them.",
             ("tfsteps platform check settings.yaml job.yaml -n team",),
         ),
-        "schedules": _Command(
+        "schedules": _CommandEntry(
             "schedules",
             "List the schedules of pipelines; show, pause, resume, run or delete one.",
             ("tfsteps schedules", "tfsteps schedules show nightly", "tfsteps schedules pause nightly -n team"),
         ),
-        "check": _Command(
+        "check": _CommandEntry(
             "check",
             "Run a tiny job on each job system, and say what works.",
             ("tfsteps check", "tfsteps check --on kubernetes -n team"),
         ),
-        "role": _Command(
+        "role": _CommandEntry(
             "platform",
             "Print the Role and RoleBinding that launchers of a job system need.",
             ("tfsteps role jobset -n team | kubectl apply -f -",),
         ),
     },
     "Remove runs": {
-        "rm": _Command(
+        "rm": _CommandEntry(
             "rm", "Remove runs of this machine: their folders, logs and reports.", ("tfsteps rm mnist-k7c2",)
         ),
-        "clear": _Command(
+        "clear": _CommandEntry(
             "clear",
             "Remove everything of a run, ended or not: jobs, pods, TensorBoards.",
             ("tfsteps clear mnist-k7c2 --on kubernetes",),
         ),
-        "prune": _Command(
+        "prune": _CommandEntry(
             "rm",
             "Remove old runs of this machine that have ended.",
             ("tfsteps prune --older-than 30d --keep 20 --dry-run",),
@@ -232,7 +234,7 @@ for _kind in _typers_own:
     _kind.process_value = _process_value  # type: ignore[assignment, method-assign]
 
 
-class _Imported(Mapping[str, Any]):
+class _LazyCommands(Mapping[str, Any]):
     """The commands by name, each imported when it is asked for."""
 
     _imported: ClassVar[dict[str, Any]] = {}
@@ -305,12 +307,12 @@ def _of_job(error: Exception) -> typer.Exit | None:
     return None
 
 
-class _Group(TyperGroup):
+class _CommandGroup(TyperGroup):
     """The group of all commands; it prints errors as messages instead of tracebacks."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        self.commands: Any = _Imported()
+        self.commands: Any = _LazyCommands()
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002  of typer
         """Return the names of all commands."""
@@ -339,7 +341,7 @@ class _Group(TyperGroup):
 
 
 app = typer.Typer(
-    cls=_Group,
+    cls=_CommandGroup,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     **_PLAIN,

@@ -5,9 +5,9 @@ import time
 from collections.abc import Iterator
 from typing import Protocol
 
+from tfsteps.backends.backend_location import BackendLocation
 from tfsteps.backends.kubernetes.backend import cluster
 from tfsteps.backends.open import open_platform
-from tfsteps.backends.place import Place
 from tfsteps.backends.platform import PlatformClearing
 from tfsteps.backends.waiting import GONE_SECONDS, POLL_SECONDS
 from tfsteps.console.messages import say
@@ -34,29 +34,29 @@ class Clearing(Protocol):
 
 
 @contextlib.contextmanager
-def clearing(place: Place, run: str, task: str = "", *, own: bool = False) -> Iterator[Clearing]:
+def clearing(location: BackendLocation, run: str, task: str = "", *, whole_run: bool = False) -> Iterator[Clearing]:
     """Yield what a run has on a cluster or a platform. CommandError if that place cannot be asked.
 
     Args:
-        place: Where to look.
+        location: Where to look.
         run: Id of the run.
         task: Only of this task; empty = of all.
-        own: Whether the run is the task's own, and has no other.
+        whole_run: Whether the run is the task's own, and has no other.
     """
-    if place.on == Location.KUBERNETES:
-        with cluster(place) as runs:
-            objects = RunObjects(runs.api, registry.kinds(), runs.namespace, run, task, own=own)
-            yield _ClusterClearing(runs.api, objects, place)
+    if location.on == Location.KUBERNETES:
+        with cluster(location) as runs:
+            objects = RunObjects(runs.api, registry.kinds(), runs.namespace, run, task, whole_run=whole_run)
+            yield _ClusterClearing(runs.api, objects, location)
     else:
-        with open_platform(place.on) as backend:
+        with open_platform(location.on) as backend:
             yield PlatformClearing(backend, run, task)
 
 
 class _ClusterClearing:
     """The objects of a run in a namespace."""
 
-    def __init__(self, api: Api, objects: RunObjects, place: Place) -> None:
-        self._api, self._place = api, place
+    def __init__(self, api: Api, objects: RunObjects, location: BackendLocation) -> None:
+        self._api, self._location = api, location
         self._objects = objects
         self._items = objects.list()
 
@@ -88,7 +88,7 @@ class _ClusterClearing:
                 return ""
             runs = f"may still run ({error})"
         patch = "--type", "merge", "--patch", objects.stop_patch
-        stop = self._place.kubectl(namespace, "patch", kind.lower(), name, *patch)
+        stop = self._location.kubectl(namespace, "patch", kind.lower(), name, *patch)
         return f"{kind} {namespace}/{name} {runs}; stop it first: {stop}"
 
     def clear(self) -> list[str]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from tfsteps import image
-from tfsteps.backends.place import Place
+from tfsteps.backends.backend_location import BackendLocation
 from tfsteps.console.errors import CommandError
 from tfsteps.console.inputs import read_text
 from tfsteps.console.messages import warn
@@ -72,14 +72,14 @@ def warnings(compiled: Compiled, engine: EnginePlugin | None = None) -> list[str
         return []  # `lint_messages` reports that it does not have the shape of a compiled pipeline
 
 
-def settings_refusals(compiled: Compiled, place: Place) -> list[str]:
+def settings_refusals(compiled: Compiled, location: BackendLocation) -> list[str]:
     """Return a sentence for everything for which platform settings refuse a job of a valid pipeline.
 
     They are those that TFSTEPS_SETTINGS names, else those of a cluster, if the place is one. Errors as `refusals`.
     """
     named = next((namespace for namespace, _ in compiled.authoring.references(compiled.documents)), "")
-    cluster = JobCluster(place.context, place.namespace or named, COMMAND_PATIENCE_SECONDS)
-    return list(refusals(compiled, {}, cluster, ask=place.on == Location.KUBERNETES))
+    cluster = JobCluster(location.context, location.namespace or named, COMMAND_PATIENCE_SECONDS)
+    return list(refusals(compiled, {}, cluster, ask=location.on == Location.KUBERNETES))
 
 
 def shaped(compiled: Compiled, read: Callable[[], _T]) -> _T:

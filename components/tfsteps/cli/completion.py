@@ -29,7 +29,7 @@ Offer = tuple[str, str]
 _P = ParamSpec("_P")
 
 
-class _Replica(msgspec.Struct):
+class _CompletedReplica(msgspec.Struct):
     """The fields of a replica's status that are shown."""
 
     role: RoleName
@@ -44,7 +44,7 @@ class StatusSummary(msgspec.Struct):
     job: str
     state: State
     created: float
-    replicas: list[_Replica] = []
+    replicas: list[_CompletedReplica] = []
 
     @property
     def names(self) -> dict[str, str]:

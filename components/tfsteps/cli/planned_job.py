@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tfsteps.api.plan import Plan, launch_failed, launch_plan
-from tfsteps.backends.place import Place
+from tfsteps.backends.backend_location import BackendLocation
 from tfsteps.cli.watch import observer
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say, warn
@@ -83,7 +83,7 @@ class Display(msgspec.Struct, frozen=True):
             print_json(outputs(status))
         else:
             Printer().say(
-                "\n".join(results(status, told=True))
+                "\n".join(results(status, log_shown=True))
             )  # a closed standard output must not change the exit code
 
 
@@ -91,19 +91,19 @@ class TensorBoardChoice(msgspec.Struct, frozen=True):
     """The options about TensorBoard.
 
     Attributes:
-        wanted: Whether there is one; None = if the job file has `tensorboard:`.
+        requested: Whether there is one; None = if the job file has `tensorboard:`.
         keep: Keep it up after the end of a job that is not on a cluster.
     """
 
-    wanted: bool | None = None
+    requested: bool | None = None
     keep: bool = False
 
     def change(self, job: TrainingJob, on: str) -> TrainingJob:
         """Return the job for a cluster, where the job system starts the TensorBoard; elsewhere the job as it is."""
-        if on != Location.KUBERNETES or self.wanted is None:
+        if on != Location.KUBERNETES or self.requested is None:
             return job
         return msgspec.structs.replace(
-            job, tensorboard=(job.tensorboard or TensorBoardSettings()) if self.wanted else None
+            job, tensorboard=(job.tensorboard or TensorBoardSettings()) if self.requested else None
         )
 
 
@@ -117,10 +117,10 @@ def run_plan(plan: Plan, on: str, display: Display, tensorboard: TensorBoardChoi
     for warning in plan.warnings:
         warn(warning)
     here = on != Location.KUBERNETES
-    with board_of(plan, tensorboard, here=here) as board:
+    with tensorboard_process(plan, tensorboard, here=here) as process:
         with display.observer() as view:
             try:
-                status = launch_plan(plan, [view], board.url if board else "")
+                status = launch_plan(plan, [view], process.url if process else "")
             except LaunchError as error:
                 raise launch_failed(plan.identity.task, error) from error
         attempt = AttemptFolder.of(status.identity)
@@ -128,8 +128,8 @@ def run_plan(plan: Plan, on: str, display: Display, tensorboard: TensorBoardChoi
             forget_tensorboard(attempt)
             status.tensorboard_url = ""
         display.results(status, plan.warnings)
-        if board and tensorboard.keep:
-            _keep(board, plan.job)
+        if process and tensorboard.keep:
+            _keep(process, plan.job)
             forget_tensorboard(attempt)
     return exit_code(status)
 
@@ -146,7 +146,7 @@ class _StampedPrinter(Printer):
 
 
 @contextlib.contextmanager
-def board_of(plan: Plan, choice: TensorBoardChoice, *, here: bool) -> "Iterator[TensorBoardProcess | None]":
+def tensorboard_process(plan: Plan, choice: TensorBoardChoice, *, here: bool) -> "Iterator[TensorBoardProcess | None]":
     """Yield the TensorBoard of a job on this machine, if it has one.
 
     One that the user wants must start; one of the job file may fail with a warning.
@@ -157,8 +157,8 @@ def board_of(plan: Plan, choice: TensorBoardChoice, *, here: bool) -> "Iterator[
         here: Whether TensorBoard runs on this machine.
     """
     job = plan.job
-    required = here and (choice.keep if choice.wanted is None else choice.wanted)
-    optional = here and choice.wanted is not False and job.tensorboard
+    required = here and (choice.keep if choice.requested is None else choice.requested)
+    optional = here and choice.requested is not False and job.tensorboard
     if not required and not optional:
         yield None
         return
@@ -167,27 +167,27 @@ def board_of(plan: Plan, choice: TensorBoardChoice, *, here: bool) -> "Iterator[
     def failed(error: TensorBoardError) -> None:
         warn(f"{error}; the job runs without it")
 
-    board = TensorBoardProcess(plan.places.tensorboard(job), on_failure=failed)
+    process = TensorBoardProcess(plan.paths.tensorboard(job), on_failure=failed)
     with contextlib.ExitStack() as stack:
         try:
-            stack.enter_context(board)
+            stack.enter_context(process)
         except TensorBoardError as error:
             if required:
                 raise CommandError(f"{error}; or run without --tensorboard") from error
             failed(error)
             yield None
             return
-        print(f"tensorboard {board.url}", file=sys.stderr, flush=True)
-        yield board
+        print(f"tensorboard {process.url}", file=sys.stderr, flush=True)
+        yield process
 
 
-def _keep(board: "TensorBoardProcess", job: TrainingJob) -> None:
+def _keep(process: "TensorBoardProcess", job: TrainingJob) -> None:
     """Keep TensorBoard up until a signal comes, or the job's `keep_for` has passed."""
     keep_for = job.tensorboard.keep_for if job.tensorboard else None
     give_up = time.monotonic() + (keep_for or float("inf"))
     signals: list[bool] = []
     with on_termination(lambda: signals.append(True)):
-        print(f"TensorBoard stays up until Ctrl-C: {board.url}", file=sys.stderr, flush=True)
+        print(f"TensorBoard stays up until Ctrl-C: {process.url}", file=sys.stderr, flush=True)
         while not signals and time.monotonic() < give_up:
             time.sleep(0.1)
 
@@ -195,7 +195,7 @@ def _keep(board: "TensorBoardProcess", job: TrainingJob) -> None:
 # --- detach
 
 
-def start_detached(plan: Plan, place: Place, display: Display, tensorboard: TensorBoardChoice) -> ExitCode:
+def start_detached(plan: Plan, location: BackendLocation, display: Display, tensorboard: TensorBoardChoice) -> ExitCode:
     """Start a job, print how to follow it, and return the exit code: 0 once it has started.
 
     Locally a launcher stays in the background. On a cluster or platform no launcher does: the job is recorded, so that
@@ -215,7 +215,7 @@ def start_detached(plan: Plan, place: Place, display: Display, tensorboard: Tens
         raise launch_failed(plan.identity.task, error) from error
     except KeyboardInterrupt:  # the launcher in the background does not get Ctrl-C
         run = shlex.quote(plan.identity.run)
-        say(f"run {plan.identity.run} may have started; `tfsteps stop {run}{place.options}` stops it")
+        say(f"run {plan.identity.run} may have started; `tfsteps stop {run}{location.options}` stops it")
         raise
     if display.output is OutputFormat.JSON:
         print_json(outputs(status))
@@ -223,7 +223,7 @@ def start_detached(plan: Plan, place: Place, display: Display, tensorboard: Tens
         print(verdict(status))
         return exit_code(status)
     if display.output is OutputFormat.TEXT:
-        print("\n".join(_hints(plan, place, status)))
+        print("\n".join(_hints(plan, location, status)))
     return ExitCode.SUCCEEDED
 
 
@@ -232,8 +232,8 @@ def _in_background(plan: Plan, tensorboard: TensorBoardChoice) -> Status:
 
     def run(ready: Observer) -> None:
         try:
-            with board_of(plan, tensorboard, here=True) as board:
-                launch_plan(plan, [ready], board.url if board else "")
+            with tensorboard_process(plan, tensorboard, here=True) as process:
+                launch_plan(plan, [ready], process.url if process else "")
                 forget_tensorboard(AttemptFolder.of(plan.identity))
         except CommandError as error:  # of the TensorBoard
             raise LaunchError(str(error), retryable=True) from error
@@ -254,18 +254,18 @@ def _begun(plan: Plan) -> Status:
     return status
 
 
-def _hints(plan: Plan, place: Place, status: Status) -> list[str]:
+def _hints(plan: Plan, location: BackendLocation, status: Status) -> list[str]:
     """Return the lines that say how to follow and stop a job, and what ends it."""
     run = shlex.quote(status.identity.run)
     lines = [
         f"{clean(status.identity.task)} runs as {status.job} on {status.system}",
-        f"follow it:  tfsteps attach {run}{place.options}",
-        f"stop it:    tfsteps stop {run}{place.options}",
+        f"follow it:  tfsteps attach {run}{location.options}",
+        f"stop it:    tfsteps stop {run}{location.options}",
     ]
     by_launcher = registry.capabilities_of(plan.system.name)["tensorboard"].level is Level.DONE
     if plan.job.tensorboard and plan.system.outlives_launcher and by_launcher:
-        starts = f"`tfsteps attach {run}{place.options}` or `tfsteps tensorboard {run}{place.options}` starts one"
-        lines.append(f"board:      no TensorBoard while no launcher follows the job; {starts}")
+        starts = f"`tfsteps attach {run}{location.options}` or `tfsteps tensorboard {run}{location.options}` starts one"
+        lines.append(f"tensorboard: none while no launcher follows the job; {starts}")
     return [*lines, *_deadlines(plan)]
 
 
@@ -276,7 +276,7 @@ def _deadlines(plan: Plan) -> list[str]:
     limits = plan.job.deadlines
     waiting = [name for name in ("queue", "pending", "running", "no_progress") if getattr(limits, name) is not None]
     total = f"`total` ({format_duration(limits.total)})"
-    objects = json.dumps(msgspec.to_builtins(plan.system.plan(plan.job, plan.identity, plan.places)))
+    objects = json.dumps(msgspec.to_builtins(plan.system.plan(plan.job, plan.identity, plan.paths)))
     platform = registry.plugin(plan.system.name).platform
     by_system = (platform and platform.enforces_total) or '"activeDeadlineSeconds"' in objects
     by = f"{plan.system.name} and the janitor enforce" if by_system else "only the janitor enforces"
@@ -292,7 +292,7 @@ def _deadlines(plan: Plan) -> list[str]:
 
 def print_plan(plan: Plan, *, as_json: bool) -> None:
     """Print what would be started: objects for kubectl, or the processes of a local run."""
-    objects = json.loads(msgspec.json.encode(plan.system.plan(plan.job, plan.identity, plan.places)))
+    objects = json.loads(msgspec.json.encode(plan.system.plan(plan.job, plan.identity, plan.paths)))
     if all("apiVersion" in item for item in objects):
         for warning in plan.warnings:
             warn(warning)
@@ -330,9 +330,9 @@ def _described(plan: Plan, objects: list[Any]) -> dict[str, Any]:
         "task": plan.identity.task,
         "attempt": plan.identity.attempt,
         "system": plan.system.name,
-        "output": plan.places.output,
-        "model": plan.places.model,
-        "logs": plan.places.logs,
+        "output": plan.paths.output,
+        "model": plan.paths.model,
+        "logs": plan.paths.logs,
         "warnings": plan.warnings,
         "objects": objects,
     }

@@ -179,7 +179,7 @@ class LiveView:
         self._partials: dict[str, bytes] = {}
         self._missed = self._size = 0
         self._lock = threading.Lock()  # over everything above but the console
-        self._news = threading.Event()
+        self._redraw = threading.Event()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._draw_until_closed, name="view", daemon=True)
         self._refreshed = 0.0
@@ -193,7 +193,7 @@ class LiveView:
     def __exit__(self, *_: object) -> None:
         """Draw the rest, and restore the terminal."""
         self._closed.set()
-        self._news.set()
+        self._redraw.set()
         self._thread.join()
         with contextlib.suppress(OSError):
             self._live.stop()
@@ -207,7 +207,7 @@ class LiveView:
             table.status = status
             if status.state.terminal:
                 self._ended.append(self._tables.pop(status.identity))
-        self._news.set()
+        self._redraw.set()
 
     def lines(self, lines: LogLines, task: str = "") -> None:
         """Show log lines.
@@ -222,7 +222,7 @@ class LiveView:
         """Show a line that has not ended yet, such as a progress bar, below the others until it has."""
         with self._lock:
             self._partials[_prefix(str(line.replica), task)] = line.text
-        self._news.set()
+        self._redraw.set()
 
     def say(self, text: str) -> None:
         """Show a line that is no log line."""
@@ -237,7 +237,7 @@ class LiveView:
             while self._size > _MAX_BYTES and len(self._lines) > 1:
                 self._size -= len(self._lines.popleft()[1])
                 self._missed += 1
-        self._news.set()
+        self._redraw.set()
 
     # --- in the drawing thread
 
@@ -246,13 +246,13 @@ class LiveView:
             while not self._closed.is_set():
                 self._draw()
                 time.sleep(_REDRAW_SECONDS)
-                self._news.wait(_REFRESH_SECONDS - _REDRAW_SECONDS)
+                self._redraw.wait(_REFRESH_SECONDS - _REDRAW_SECONDS)
             self._draw()
         except OSError:  # the terminal is closed; the job continues
             return
 
     def _draw(self) -> None:
-        self._news.clear()
+        self._redraw.clear()
         with self._lock:
             lines, self._lines = self._lines, collections.deque(maxlen=_MAX_LINES)
             missed, self._missed, self._size = self._missed, 0, 0

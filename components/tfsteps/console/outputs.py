@@ -148,13 +148,13 @@ def replica_row(replica: ReplicaStatus, now: float) -> list[str]:
     ]
 
 
-def results(status: Status, *, told: bool = False) -> list[str]:
+def results(status: Status, *, log_shown: bool = False) -> list[str]:
     """Return the lines that say where the results are, and why the job failed if it did; the last is the verdict.
 
     Args:
         status: Of an ended job.
-        told: Whether the log has just been printed: of a job of few replicas, what the log or the verdict has is not
-            repeated.
+        log_shown: Whether the log has just been printed: of a job of few replicas, what the log or the verdict has is
+            not repeated.
     """
     values = outputs(status)
     facts = {
@@ -167,7 +167,7 @@ def results(status: Status, *, told: bool = False) -> list[str]:
         "report": values["report"],
     }
     lines = [f"{name:<12} {hidden(value)}" for name, value in facts.items() if value]
-    return [*lines, *_why(status, told=told and len(status.replicas) <= _FEW), verdict(status)]
+    return [*lines, *_why(status, log_shown=log_shown and len(status.replicas) <= _FEW), verdict(status)]
 
 
 def verdict(status: Status) -> str:
@@ -233,12 +233,12 @@ def _used(role: RoleName, summary: UsageSummary) -> str:
     return f"{role} {', '.join(parts)}" if parts else ""
 
 
-def _why(status: Status, *, told: bool) -> list[str]:
+def _why(status: Status, *, log_shown: bool) -> list[str]:
     failure = status.failure
     if failure is None:
         return []
     lacks_tensorflow = status.on_this_machine and failure.exception.endswith("No module named 'tensorflow'")
-    if told:
+    if log_shown:
         failure = msgspec.structs.replace(failure, tail=[], exit_code=None, exception="", frame="")
     advice = {
         "platform": "not the job's fault: the same job may succeed next time",

@@ -67,14 +67,14 @@ def refusals(
             yield from (f"task {path}: {problem}" for problem in error.problems)
             continue
         if job or reason:
-            found = cluster.read_settings(registry.options())
-            if found.warning:
-                warn(f"{compiled.source}: its jobs are not checked, only by their launchers: {found.warning}")
+            lookup = cluster.read_settings(registry.options())
+            if lookup.warning:
+                warn(f"{compiled.source}: its jobs are not checked, only by their launchers: {lookup.warning}")
                 return
             if job:
                 yield from (f"task {path}: {problem}" for problem in _refused(job, cluster))
-            elif found.settings:
-                later = f"task {path} is not checked against {found.source}, only by its launcher"
+            elif lookup.settings:
+                later = f"task {path} is not checked against {lookup.source}, only by its launcher"
                 warn(f"{compiled.source}: {later}: {reason}")
 
 
@@ -97,16 +97,16 @@ def _job(compiled: Compiled, path: str, values: Mapping[str, str]) -> tuple[Trai
     def task(supplied: Mapping[str, str]) -> Any:
         return compiled.authoring.task(compiled.documents, path, {**values, **supplied}, _UNKNOWN)
 
-    found = task({})
-    if found.step not in JOB_STEPS or not _has_settings(found.inputs.get("system") or _AUTO):
+    step_task = task({})
+    if step_task.step not in JOB_STEPS or not _has_settings(step_task.inputs.get("system") or _AUTO):
         return None, ""
-    if not found.missing:
-        return training_job(found.inputs, found.settings, path), ""
-    lacking = dict.fromkeys(name for names in found.missing.values() for name in names)
-    reason = f"only a run knows {', '.join(lacking)} in {', '.join(found.missing)}"
+    if not step_task.missing:
+        return training_job(step_task.inputs, step_task.settings, path), ""
+    lacking = dict.fromkeys(name for names in step_task.missing.values() for name in names)
+    reason = f"only a run knows {', '.join(lacking)} in {', '.join(step_task.missing)}"
     try:
-        found = task(dict.fromkeys(lacking, _UNKNOWN))
-        return (None, reason) if found.missing else (training_job(found.inputs, found.settings, path), "")
+        step_task = task(dict.fromkeys(lacking, _UNKNOWN))
+        return (None, reason) if step_task.missing else (training_job(step_task.inputs, step_task.settings, path), "")
     except (CommandError, SpecError):  # no text can be in its place, such as in that of a number
         return None, reason
 

@@ -21,15 +21,15 @@ _VOLCANO_GROUPS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-
 
 def pod_groups(documents: Iterable[Any]) -> dict[str, Fields]:
     """Return the PodGroups of scheduler-plugins among documents, by name."""
-    found = {}
+    groups = {}
     for document in documents:
         if isinstance(document, dict) and (document.get("apiVersion"), document.get("kind")) == (
             POD_GROUPS.api,
             POD_GROUPS.kind,
         ):
             group = Fields(document)
-            found[group.take(str, "metadata", "name") or ""] = group
-    return found
+            groups[group.take(str, "metadata", "name") or ""] = group
+    return groups
 
 
 def group_names(manifest: Any) -> list[str]:
@@ -40,8 +40,8 @@ def group_names(manifest: Any) -> list[str]:
         return []
     labels = manifest.get("labels")
     name = labels.get(POD_GROUP_LABEL) if isinstance(labels, Mapping) else None
-    found = [name] if isinstance(name, str) else []
-    return list(dict.fromkeys([*found, *(group for item in manifest.values() for group in group_names(item))]))
+    names = [name] if isinstance(name, str) else []
+    return list(dict.fromkeys([*names, *(group for item in manifest.values() for group in group_names(item))]))
 
 
 def left_over(name: str, group: Fields) -> Iterator[str]:

@@ -119,8 +119,8 @@ def _read_documents(documents: list[Any], name: str) -> tuple[list[Imported], li
             raise NotUnderstoodError("is a job file already: run it with `tfsteps run`")
         if any(isinstance(document, str) and _program(document.split()) in _line_readers() for document in documents):
             raise NotUnderstoodError("is a command line, not a job: `tfsteps import --command 'LINE'` takes it")
-        found = ", ".join(_what(document) for document in documents) or "nothing"
-        raise NotUnderstoodError(f"has no job that can be imported, but {found}: write or name a {_kinds()}")
+        kinds = ", ".join(_what(document) for document in documents) or "nothing"
+        raise NotUnderstoodError(f"has no job that can be imported, but {kinds}: write or name a {_kinds()}")
     return jobs, notes
 
 
@@ -229,8 +229,8 @@ def read_pipelines(text: str) -> list[ImportedPipeline]:
         documents = yaml_reader.documents(text)
     except yaml_reader.YamlError:
         return []  # who reads jobs reports it
-    found = []
+    pipelines = []
     for reader in (platform.pipeline_reader for platform in platforms.plugins().values() if platform.pipeline_reader):
         read: PipelineReader = load(reader)
-        found += [pipeline for document in documents for pipeline in read(document)]
-    return found
+        pipelines += [pipeline for document in documents for pipeline in read(document)]
+    return pipelines

@@ -56,10 +56,10 @@ def resource_steps(document: Mapping[str, Any]) -> Iterator[ResourceStep]:
     """
     workflow = Fields(document)
     path = ("spec", "workflowSpec") if document["kind"] == "CronWorkflow" else ("spec",)
-    shared = _values("workflow.parameters", workflow.each(*path, "arguments", "parameters"))
+    shared = _values("workflow.parameters", workflow.mappings(*path, "arguments", "parameters"))
     of_entrypoint = {key.replace("workflow.", "inputs.", 1): value for key, value in shared.items()}
     entrypoint = workflow.take(str, *path, "entrypoint")
-    templates = workflow.each(*path, "templates")
+    templates = workflow.mappings(*path, "templates")
     calls: dict[str, list[dict[str, str]]] = {}
     for template in _body(document).get("templates") or []:
         known = {**shared, **(of_entrypoint if template.get("name") == entrypoint else {})}
@@ -70,7 +70,7 @@ def resource_steps(document: Mapping[str, Any]) -> Iterator[ResourceStep]:
         if not launcher and resource.take(str, "action") not in ("create", "apply"):
             continue
         name = template.take(str, "name") or ""
-        inputs = _values("inputs.parameters", template.each("inputs", "parameters"))
+        inputs = _values("inputs.parameters", template.mappings("inputs", "parameters"))
         inputs, notes = _called(inputs, calls.get(name, []))
         if launcher:
             values = {**_BUILT_IN, **of_entrypoint, **shared, **inputs}
@@ -233,9 +233,9 @@ def _values(prefix: str, parameters: list[Fields]) -> dict[str, str]:
     values = {}
     for parameter in parameters:
         name = parameter.take(str, "name") or ""
-        given = [parameter.take(object, key) for key in ("value", "default")]
-        if found := [value for value in given if value is not None]:
-            values[f"{prefix}.{name}"] = str(found[0])
+        candidates = [parameter.take(object, key) for key in ("value", "default")]
+        if present := [value for value in candidates if value is not None]:
+            values[f"{prefix}.{name}"] = str(present[0])
     return values
 
 

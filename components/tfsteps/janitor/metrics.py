@@ -109,7 +109,7 @@ def _labels(**labels: str) -> str:
     return "{" + ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in labels.items()) + "}"
 
 
-class _Handler(http.server.BaseHTTPRequestHandler):
+class _MetricsHandler(http.server.BaseHTTPRequestHandler):
     server: "MetricsServer"
     timeout = _CLIENT_SECONDS
 
@@ -149,7 +149,7 @@ class MetricsServer(http.server.ThreadingHTTPServer):
         """Bind the port; 0 = a free one. OSError if that is not possible."""
         self.metrics = metrics
         self._free = threading.BoundedSemaphore(_CLIENTS)
-        super().__init__(("", port), _Handler)
+        super().__init__(("", port), _MetricsHandler)
 
     def server_bind(self) -> None:
         """Bind to IPv4 and IPv6, without the DNS request of http.server for the machine's name."""

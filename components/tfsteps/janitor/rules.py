@@ -29,7 +29,7 @@ class DefaultRetention(msgspec.Struct, frozen=True, kw_only=True):
     succeeded: float | None = None
     failed: float | None = None
 
-    def keep(self, state: State) -> tuple[str, float | None]:
+    def option_for(self, state: State) -> tuple[str, float | None]:
         """Return the option that applies to an ended job, and its seconds; None = for ever."""
         if state is State.SUCCEEDED:
             return "--keep-succeeded", self.succeeded
@@ -86,7 +86,7 @@ def due(
         return _after_keeping(now - policy.kept_until)
     if not state.terminal:
         return _unneeded(item, now, why_abandoned, "job", f"it is {state}")
-    expired = _expired(item, now, policy) or _past_default(item, now, policy, default.keep(state), why_abandoned)
+    expired = _expired(item, now, policy) or _past_default(item, now, policy, default.option_for(state), why_abandoned)
     if expired:
         return expired
     on_end = policy.on_end or ("delete_pods" if state is State.SUCCEEDED else "keep")

@@ -327,9 +327,7 @@ def sweep_others(home: Api, namespace: str, say: Callable[[str], object], *, dry
     except ApiError as error:
         uid, why = "", str(error)
     if names and not uid:
-        say(
-            f"Other clusters are left alone: the uid of namespace {namespace}, which its jobs name, is not known: {why}"
-        )
+        say(f"Other clusters are skipped: the uid of namespace {namespace}, which its jobs name, is not known: {why}")
         yield Count(failures=1)
         return
     for name in names:
@@ -338,12 +336,12 @@ def sweep_others(home: Api, namespace: str, say: Callable[[str], object], *, dry
             sweep = _OtherCluster(clusters.other(name), _HomeRuns(home, namespace, uid), name, say, dry_run=dry_run)
             count = sweep.count
             sweep.run()
-        except (LaunchError, _LeftAloneError) as error:
-            say(f"Cluster {name} is left alone until the next pass: {error}")
+        except (LaunchError, _SkippedError) as error:
+            say(f"Cluster {name} is skipped until the next pass: {error}")
         yield count
 
 
-class _LeftAloneError(Exception):
+class _SkippedError(Exception):
     """The pass over a cluster ends early; it was counted."""
 
 
@@ -405,15 +403,17 @@ class _OtherCluster(Sweep):
     def run(self) -> Count:
         count = super().run()
         if self._unclaimed:
-            self._say(f"{self._unclaimed} jobs may be of this cluster: they do not say so, and end by their deadlines")
+            self._say(f"{self._unclaimed} jobs may be of this cluster: they do not name it, and end by their deadlines")
         if not count.served:
-            self._failed("its jobs are not known", ValueError("it serves no kind of job that this account may list"))
+            self._failed(
+                "its jobs are not known", ValueError("it serves no supported job kind that this account may list")
+            )
         return count
 
     def _look(self, kind: JobKind, item: Mapping[str, Any]) -> None:
         if time.monotonic() > self._give_up:
             self.count.failures += 1
-            raise _LeftAloneError(f"the pass over it took longer than {_LONGEST_SECONDS:.0f} s")
+            raise _SkippedError(f"the pass over it took longer than {_LONGEST_SECONDS:.0f} s")
         owns = self._runs.owns(item)
         self._unclaimed += owns.unknown
         if owns.yes:
@@ -428,4 +428,4 @@ class _OtherCluster(Sweep):
     def _failed(self, what: str, error: Exception) -> None:
         super()._failed(what, error)
         if isinstance(error, ApiError) and error.unavailable:
-            raise _LeftAloneError(str(error))
+            raise _SkippedError(str(error))

@@ -79,7 +79,7 @@ def an_object(resource: Resource, name: str = "", *, stored: bool = True) -> Che
     """Expect one object of a kind, of this name unless it is empty, with a version unless it was not `stored`."""
 
     def check(answer: Mapping[str, Any]) -> None:
-        item = _convert(answer, _Object)
+        item = _convert(answer, _ObjectAnswer)
         _expect(item, resource, required=True)
         if stored and not item.metadata.version:
             raise ShapeError(f"the {resource.kind} has no metadata.resourceVersion")
@@ -107,14 +107,14 @@ def an_event(resource: Resource) -> Check:
     an_item = an_object(resource)
 
     def check(answer: Mapping[str, Any]) -> None:
-        event = _convert(answer, _Event)
+        event = _convert(answer, _WatchEvent)
         match event.type:
             case "ADDED" | "MODIFIED" | "DELETED":
                 an_item(event.object)
             case "BOOKMARK":
                 _expect(_convert(event.object, _Bookmark), resource, required=True)
             case "ERROR":
-                of_kind("Status", _Failure)(event.object)
+                of_kind("Status", _FailureStatus)(event.object)
             case other:
                 raise ShapeError(f"there is no event {other!r:.40}")
 
@@ -162,7 +162,7 @@ class _Meta(msgspec.Struct):
     namespace: str = ""
 
 
-class _Object(msgspec.Struct):
+class _ObjectAnswer(msgspec.Struct):
     """The fields of every object. Others are not checked: one odd object must not hide the rest of a list."""
 
     metadata: _Meta
@@ -178,16 +178,16 @@ class _ListMeta(msgspec.Struct):
 class _List(msgspec.Struct):
     kind: str
     metadata: _ListMeta
-    items: list[_Object] | None
+    items: list[_ObjectAnswer] | None
     api: str = msgspec.field(name="apiVersion")
 
 
-class _Event(msgspec.Struct):
+class _WatchEvent(msgspec.Struct):
     type: str
     object: dict[str, Any]
 
 
-class _Failure(msgspec.Struct):
+class _FailureStatus(msgspec.Struct):
     code: int = 0
     message: str = ""
     reason: str = ""
@@ -203,14 +203,14 @@ class _Bookmark(msgspec.Struct):
     api: str = msgspec.field(name="apiVersion")
 
 
-class _Rule(msgspec.Struct):
+class _ReviewRule(msgspec.Struct):
     verbs: list[str] | None = None
     groups: list[str] | None = msgspec.field(name="apiGroups", default=None)
     resources: list[str] | None = None
 
 
 class _ReviewStatus(msgspec.Struct):
-    rules: list[_Rule] | None = msgspec.field(name="resourceRules", default=None)
+    rules: list[_ReviewRule] | None = msgspec.field(name="resourceRules", default=None)
 
 
 class _Review(msgspec.Struct):
@@ -224,7 +224,7 @@ def _convert(answer: Mapping[str, Any], shape: type[_T]) -> _T:
         raise ShapeError(str(error)) from error
 
 
-def _expect(item: _Object | _Bookmark, resource: Resource, *, required: bool) -> None:
+def _expect(item: _ObjectAnswer | _Bookmark, resource: Resource, *, required: bool) -> None:
     """Check kind and apiVersion; they may be missing unless they are `required`."""
     if (required or item.kind or item.api) and (item.kind, item.api) != (resource.kind, resource.api):
         raise ShapeError(f"expected {resource.kind} of {resource.api}, got {item.kind} of {item.api}")

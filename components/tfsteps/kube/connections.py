@@ -181,9 +181,9 @@ def refusal(request: str, status: int, headers: Mapping[str, str], text: bytes) 
         text: Its body, as far as it was received.
     """
     try:
-        answer = msgspec.json.decode(text, type=_Status)
+        answer = msgspec.json.decode(text, type=_ErrorStatus)
     except NOT_READABLE:
-        answer = _Status()
+        answer = _ErrorStatus()
     if answer.kind != "Status":
         if status < 400:
             what = f"HTTP {status}, a redirection" if status >= 300 else "a web page"
@@ -191,7 +191,7 @@ def refusal(request: str, status: int, headers: Mapping[str, str], text: bytes) 
         if status == 404 and text.strip() != _NOT_SERVED:
             return UnexpectedAnswerError(request, "HTTP 404, not in the words of the API server", text)
         shown = hidden(text.decode(errors="replace"))[:_SHOWN]
-        answer = _Status(message=f"{request}: HTTP {status} {answer.message or shown}".strip())
+        answer = _ErrorStatus(message=f"{request}: HTTP {status} {answer.message or shown}".strip())
     about = answer.details.name if answer.details else ""
     return ApiError(answer.message, status, answer.reason, retry_after(headers), about)
 
@@ -200,7 +200,7 @@ class _Details(msgspec.Struct):
     name: str = ""
 
 
-class _Status(msgspec.Struct):
+class _ErrorStatus(msgspec.Struct):
     kind: str = ""
     message: str = ""
     reason: str = ""

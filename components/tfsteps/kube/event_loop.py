@@ -22,7 +22,7 @@ _OPEN_FILES = 1 << 16
 _Timer = tuple[float, int, Callable[[], object]]
 
 
-class _Wait(Awaitable[bool]):
+class _SocketWait(Awaitable[bool]):
     """What a coroutine waits for: bytes of `sock`, or, if `sock` is None, a wake-up; at most until `due`.
 
     The awaited value is True if that happened, and False after `due`.
@@ -32,29 +32,29 @@ class _Wait(Awaitable[bool]):
         self.due = time.monotonic() + seconds
         self.sock = sock
 
-    def __await__(self) -> Generator["_Wait", bool | None, bool]:
+    def __await__(self) -> Generator["_SocketWait", bool | None, bool]:
         return bool((yield self))
 
 
 def pause(seconds: float) -> Awaitable[bool]:
     """Wait until the task's `wake` is called, or was called since the last wait; at most `seconds`."""
-    return _Wait(seconds)
+    return _SocketWait(seconds)
 
 
 def readable(sock: socket.socket, seconds: float) -> Awaitable[bool]:
     """Wait until `sock` is readable, closed or broken; False after `seconds`."""
-    return _Wait(seconds, sock)
+    return _SocketWait(seconds, sock)
 
 
 class Task:
     """A running coroutine. Its steps run in several threads, one after another."""
 
     def __init__(
-        self, loop: "EventLoop", coroutine: Coroutine[_Wait, bool | None, None], failed: Callable[[str], object]
+        self, loop: "EventLoop", coroutine: Coroutine[_SocketWait, bool | None, None], failed: Callable[[str], object]
     ) -> None:
         """Keep the arguments of `EventLoop.run`."""
         self.loop, self.coroutine, self.failed = loop, coroutine, failed
-        self.waits: _Wait | None = None  # None: it runs or is about to run
+        self.waits: _SocketWait | None = None  # None: it runs or is about to run
         self.woken = False
         self.timer: float | None = None  # when its entry in the loop's timers is due
 
@@ -77,13 +77,13 @@ class EventLoop:
         self._idle = threading.Semaphore(0)  # idle workers
         self._workers = 0
         self._tasks: set[Task] = set()
-        self._news: list[Task | _Timer] = []  # for the waiting thread, not taken yet
+        self._posted: list[Task | _Timer] = []  # for the waiting thread, not taken yet
         self._timers: list[_Timer] = []
         self._numbers = itertools.count()
         self._calls: socket.socket | None = None  # wakes the waiting thread; None before it is started
         self._closed = False
 
-    def run(self, coroutine: Coroutine[_Wait, bool | None, None], failed: Callable[[str], object]) -> Task:
+    def run(self, coroutine: Coroutine[_SocketWait, bool | None, None], failed: Callable[[str], object]) -> Task:
         """Run a coroutine that awaits only `pause` and `readable`. On an error, call `failed` with its text."""
         task = Task(self, coroutine, failed)
         with self._lock:
@@ -142,7 +142,7 @@ class EventLoop:
                 value = True
             self._idle.release()
 
-    def _step(self, task: Task, *, value: bool | None) -> _Wait | None:
+    def _step(self, task: Task, *, value: bool | None) -> _SocketWait | None:
         """Run a task until it waits; None if it has ended."""
         try:
             if not self._closed:
@@ -156,7 +156,7 @@ class EventLoop:
             self._tasks.discard(task)
         return None
 
-    def _has_come(self, task: Task, wait: _Wait) -> bool:
+    def _has_come(self, task: Task, wait: _SocketWait) -> bool:
         """Tell whether a task continues at once; else it is resumed when its wait ends."""
         with self._lock:
             if self._closed or (task.woken and wait.sock is None):
@@ -168,10 +168,10 @@ class EventLoop:
 
     # --- the thread that waits
 
-    def _post(self, news: "Task | _Timer") -> None:
+    def _post(self, entry: "Task | _Timer") -> None:
         with self._lock:
-            self._news.append(news)
-            first = len(self._news) == 1
+            self._posted.append(entry)
+            first = len(self._posted) == 1
             if not self._calls and not self._closed:
                 called, self._calls = socket.socketpair()
                 threads.start("event loop", lambda: self._wait(called), self._failed)
@@ -195,9 +195,9 @@ class EventLoop:
             selector.register(called, selectors.EVENT_READ)
             while not self._closed:
                 with self._lock:
-                    news, self._news = self._news, []
-                    waits = {entry: entry.waits for entry in news if isinstance(entry, Task)}
-                for entry in news:
+                    entries, self._posted = self._posted, []
+                    waits = {entry: entry.waits for entry in entries if isinstance(entry, Task)}
+                for entry in entries:
                     if not isinstance(entry, Task):
                         heapq.heappush(self._timers, entry)
                 for task, wait in waits.items():

@@ -85,7 +85,7 @@ def find(context: str = "") -> Access:
         paths = os.pathsep.join(map(str, named))
         missing = NoContextError if context else AccessError
         raise missing(f"there is no kubeconfig {paths}; set KUBECONFIG, or run in a pod")
-    files = [_Entry(content, str(path), path.parent) for path, content in contents if content is not None]
+    files = [_ConfigEntry(content, str(path), path.parent) for path, content in contents if content is not None]
     if not files:
         raise AccessError(f"the kubeconfig {contents[0][0]} is empty")
     return _access(files, context)
@@ -105,10 +105,10 @@ def parse(text: str, where: str, context: str = "") -> Access:
     content = _document(text, where)
     if content is None:
         raise AccessError(f"{where} is empty; write a kubeconfig into it")
-    return _access([_Entry(content, where, None)], context)
+    return _access([_ConfigEntry(content, where, None)], context)
 
 
-def _access(files: "list[_Entry]", context: str) -> Access:
+def _access(files: "list[_ConfigEntry]", context: str) -> Access:
     name = context or next(filter(None, (file.text("current-context") for file in files)), "")
     contexts = _merged(files, "context")
     if name not in contexts:
@@ -119,7 +119,11 @@ def _access(files: "list[_Entry]", context: str) -> Access:
         raise NoContextError(f"{where} has no context {name!r}; it has: {known}. Choose one with --context")
     chosen = contexts[name]
     cluster = _named(files, chosen, "cluster")
-    user = _named(files, chosen, "user") if chosen.text("user") else _Entry({}, f"{chosen.where}: user", chosen.folder)
+    user = (
+        _named(files, chosen, "user")
+        if chosen.text("user")
+        else _ConfigEntry({}, f"{chosen.where}: user", chosen.folder)
+    )
     server = _server(cluster)
     return Access(
         server=server,
@@ -132,7 +136,7 @@ def _access(files: "list[_Entry]", context: str) -> Access:
     )
 
 
-class _Entry:
+class _ConfigEntry:
     """A mapping in a file, its location for messages, and the folder of its relative paths; None = in no folder."""
 
     def __init__(self, values: Any, where: str, folder: pathlib.Path | None) -> None:
@@ -158,15 +162,15 @@ class _Entry:
             raise self.error(key, "is neither true nor false; correct it")
         return bool(value)
 
-    def entry(self, key: str) -> "_Entry | None":
+    def entry(self, key: str) -> "_ConfigEntry | None":
         """Return a mapping within this one; None = missing."""
         value = self._values.get(key)
-        return None if value is None else _Entry(value, f"{self.where}: `{key}`", self.folder)
+        return None if value is None else _ConfigEntry(value, f"{self.where}: `{key}`", self.folder)
 
-    def mappings(self, key: str) -> "list[_Entry]":
+    def mappings(self, key: str) -> "list[_ConfigEntry]":
         """Return the items of a list of mappings."""
         items = enumerate(self.list(key))
-        return [_Entry(value, f"{self.where}: `{key}[{place}]`", self.folder) for place, value in items]
+        return [_ConfigEntry(value, f"{self.where}: `{key}[{place}]`", self.folder) for place, value in items]
 
     def list(self, key: str) -> list[Any]:
         value = self._values.get(key)
@@ -174,12 +178,12 @@ class _Entry:
             raise self.error(key, "is not a list; correct it")
         return value or []
 
-    def entries(self, kind: str, key: str) -> "dict[str, _Entry]":
+    def entries(self, kind: str, key: str) -> "dict[str, _ConfigEntry]":
         """Return the `key` of each item in the list `kind`, by name; the first wins if a name is repeated."""
-        by_name: dict[str, _Entry] = {}
+        by_name: dict[str, _ConfigEntry] = {}
         for item in self.mappings(kind):
             name = item.text("name")
-            by_name.setdefault(name, item.entry(key) or _Entry({}, "", self.folder))
+            by_name.setdefault(name, item.entry(key) or _ConfigEntry({}, "", self.folder))
             by_name[name].where = f"{self.where}: {key} {name!r}"
         return by_name
 
@@ -196,9 +200,9 @@ class _Entry:
                 raise self.error(key, why)
 
 
-def _merged(files: list[_Entry], key: str) -> dict[str, _Entry]:
+def _merged(files: list[_ConfigEntry], key: str) -> dict[str, _ConfigEntry]:
     """Return all contexts, clusters or users; the first wins if a name is repeated."""
-    merged: dict[str, _Entry] = {}
+    merged: dict[str, _ConfigEntry] = {}
     for file in files:
         for name, entry in file.entries(f"{key}s", key).items():
             merged.setdefault(name, entry)
@@ -224,7 +228,7 @@ def _document(text: str, what: str) -> Any:
         raise AccessError(f"{what} is not YAML at {where}; correct it there") from None
 
 
-def _named(files: list[_Entry], chosen: _Entry, key: str) -> _Entry:
+def _named(files: list[_ConfigEntry], chosen: _ConfigEntry, key: str) -> _ConfigEntry:
     """Return the cluster or user that a context names."""
     name = chosen.text(key)
     if not name:
@@ -235,7 +239,7 @@ def _named(files: list[_Entry], chosen: _Entry, key: str) -> _Entry:
     return entry
 
 
-def _server(cluster: _Entry) -> str:
+def _server(cluster: _ConfigEntry) -> str:
     server = _address(cluster, "server", "https")
     if not server:
         raise cluster.error("server", "is missing; write https://host:port")
@@ -244,7 +248,7 @@ def _server(cluster: _Entry) -> str:
     return server
 
 
-def _proxy(cluster: _Entry, server: str) -> str:
+def _proxy(cluster: _ConfigEntry, server: str) -> str:
     if cluster.text("proxy-url").startswith("socks"):
         raise cluster.error("proxy-url", "is a SOCKS proxy, which is not supported; name an http or https proxy")
     proxy = _address(cluster, "proxy-url", "http")
@@ -253,7 +257,7 @@ def _proxy(cluster: _Entry, server: str) -> str:
     return proxy
 
 
-def _address(cluster: _Entry, key: str, scheme: str) -> str:
+def _address(cluster: _ConfigEntry, key: str, scheme: str) -> str:
     """Return the URL of a server without a trailing `/`; empty = missing."""
     address = cluster.text(key).rstrip("/")
     try:
@@ -269,7 +273,7 @@ def _address(cluster: _Entry, key: str, scheme: str) -> str:
 # --- TLS
 
 
-def _tls(cluster: _Entry, user: _Entry) -> ssl.SSLContext:
+def _tls(cluster: _ConfigEntry, user: _ConfigEntry) -> ssl.SSLContext:
     with _file(cluster, "certificate-authority") as authority:
         try:
             context = ssl.create_default_context(cafile=authority)
@@ -299,7 +303,7 @@ def _reason(error: Exception) -> str:
 
 
 @contextlib.contextmanager
-def _file(entry: _Entry, key: str) -> Iterator[str | None]:
+def _file(entry: _ConfigEntry, key: str) -> Iterator[str | None]:
     """Yield the path that `key` names, or of a file with the content of `<key>-data`; None if both are missing."""
     name, data = entry.text(key), entry.text(f"{key}-data")
     if data:
@@ -316,7 +320,7 @@ def _file(entry: _Entry, key: str) -> Iterator[str | None]:
         yield None
 
 
-def _readable(entry: _Entry, key: str) -> pathlib.Path:
+def _readable(entry: _ConfigEntry, key: str) -> pathlib.Path:
     path = entry.path(entry.text(key), key)
     try:
         path.open("rb").close()
@@ -328,7 +332,7 @@ def _readable(entry: _Entry, key: str) -> pathlib.Path:
 # --- the token
 
 
-def _token(user: _Entry) -> Token:
+def _token(user: _ConfigEntry) -> Token:
     user.refuse(_UNSUPPORTED)
     if text := user.text("token"):
         token = checked_token(text, f"{user.where}: `token`")
@@ -340,7 +344,7 @@ def _token(user: _Entry) -> Token:
     return lambda _refused: ""
 
 
-def _plugin(entry: _Entry) -> _Plugin:
+def _plugin(entry: _ConfigEntry) -> _Plugin:
     command, version = entry.text("command"), entry.text("apiVersion")
     if not command:
         raise entry.error("command", "is missing; name the program")

@@ -224,8 +224,8 @@ class Position:
             self._ending, self._ending_stamp = row.extended([mark]), stamp
             self._first_mark = self._first_mark or mark
             self._searched += 1
-            found = self._place and self._place[1] == self._end
-            if mark == self._end.last and (not found or (self._whole and self._searched == self.lines)):
+            same_place = self._place and self._place[1] == self._end
+            if mark == self._end.last and (not same_place or (self._whole and self._searched == self.lines)):
                 self._candidates += 1
                 self._place = self._searched, self._ending
 

@@ -43,12 +43,12 @@ _BEHIND_SECONDS = 1.0
 _NO_PREVIOUS = "what the container printed before it was started again is gone from its node"
 
 
-class _Metadata(msgspec.Struct):
+class _PodMetadata(msgspec.Struct):
     uid: str
 
 
-class _Pod(msgspec.Struct):
-    metadata: _Metadata
+class _PodAnswer(msgspec.Struct):
+    metadata: _PodMetadata
 
 
 def read_log(
@@ -267,7 +267,7 @@ class ContainerLog:
                 if not is_good(stream.status, stream.headers):
                     return False
                 text = b"".join([bytes(part) async for part in stream.parts()])
-            return msgspec.json.decode(text, type=_Pod).metadata.uid != self._uid
+            return msgspec.json.decode(text, type=_PodAnswer).metadata.uid != self._uid
         except (ApiError, *NOT_READABLE):
             return False
 
@@ -275,22 +275,22 @@ class ContainerLog:
 
     async def _find_again(self) -> None:
         """Find where the log continues: later in its file, in the file of an earlier run, or nowhere."""
-        found = await self._is_in(self._position, follow="false")
-        if found.no:
-            found = await self._is_in_previous(self._position)
-            if not found.no:  # the restart has not been reported yet
-                self._doubt(found)
+        answer = await self._is_in(self._position, follow="false")
+        if answer.no:
+            answer = await self._is_in_previous(self._position)
+            if not answer.no:  # the restart has not been reported yet
+                self._doubt(answer)
                 self._put_rest(await self._read(self._position, previous="true"), self._position)
                 self._known += 1
             elif not self._no_previous:
                 self._put(note(_GAP, self._known))
             self._earlier, self._position = self._position, Position(self._known)
         else:
-            self._doubt(found)
+            self._doubt(answer)
         self._moved = False
 
-    def _doubt(self, found: Answer) -> None:
-        if found.unknown:
+    def _doubt(self, answer: Answer) -> None:
+        if answer.unknown:
             self._put(note(_DOUBT, self._known))
 
     async def _is_in(self, position: Position, **which: str) -> Answer:
@@ -356,9 +356,9 @@ class ContainerLog:
         try:
             rest = await self._read(position, previous="true")
         except Moved:
-            found = await self._is_in_previous(position)
-            self._doubt(found)
-            if found.no:
+            answer = await self._is_in_previous(position)
+            self._doubt(answer)
+            if answer.no:
                 self._put(note(_GAP, position.restarts))
                 self._earlier = position = Position(position.restarts)
             rest = await self._read(position, previous="true")

@@ -53,10 +53,10 @@ class Metadata(msgspec.Struct, frozen=True, rename="camel"):
     owner_references: list[Owner] | None = None
 
 
-class _Object(msgspec.Struct, frozen=True):
+class _ObjectWithMetadata(msgspec.Struct, frozen=True):
     metadata: Metadata
 
 
 def metadata_of(item: Any) -> Metadata:
     """Return the metadata of an object. ValueError if a field is missing or invalid."""
-    return msgspec.convert(item, _Object).metadata
+    return msgspec.convert(item, _ObjectWithMetadata).metadata

@@ -40,7 +40,7 @@ class _Failed(msgspec.Struct, tag=True):
     retryable: bool
 
 
-class _Refused(msgspec.Struct, tag=True):
+class _Rejected(msgspec.Struct, tag=True):
     problems: list[Problem]
     source: str
 
@@ -90,10 +90,10 @@ def spawn(run: Callable[[Observer], object]) -> Status:
     with open(reader, "rb") as answers:  # noqa: PTH123  a pipe
         answer = answers.read()
     try:
-        result = msgspec.json.decode(answer, type=_Begun | _Failed | _Refused)
+        result = msgspec.json.decode(answer, type=_Begun | _Failed | _Rejected)
     except NOT_READABLE as error:  # nothing, or cut: it was killed
         raise LaunchError("the launcher of the job ended before it reported the start", retryable=True) from error
-    if isinstance(result, _Refused):
+    if isinstance(result, _Rejected):
         raise SpecError(result.problems, result.source)
     if isinstance(result, _Failed):
         raise LaunchError(result.message, retryable=result.retryable)
@@ -134,7 +134,7 @@ class _ReadyPipe:
     def __init__(self, pipe: int) -> None:
         self._pipe = pipe
 
-    def send(self, answer: _Begun | _Failed | _Refused) -> None:
+    def send(self, answer: _Begun | _Failed | _Rejected) -> None:
         if self._pipe >= 0:
             pipe, self._pipe = self._pipe, -1
             with open(pipe, "wb") as file, contextlib.suppress(BrokenPipeError):  # noqa: PTH123
@@ -160,7 +160,7 @@ def _stay(run: Callable[[], object], ready_pipe: _ReadyPipe) -> NoReturn:
         pipeline_lock.at_end(lambda: os.kill(os.getpid(), signal.SIGTERM))
         run()
     except SpecError as error:
-        ready_pipe.send(_Refused(error.problems, error.source))
+        ready_pipe.send(_Rejected(error.problems, error.source))
     except LaunchError as error:
         ready_pipe.send(_Failed(str(error), error.retryable))
     except BaseException as error:  # noqa: BLE001  whatever failed, this process must not continue as the step

@@ -79,8 +79,8 @@ def written(folder: str, *, here: bool = False) -> Written | None:
     try:
         for parent, _, names in os.walk(folder, onerror=failed.append):
             for path in (os.path.join(parent, name) for name in names):  # noqa: PTH118
-                found = os.lstat(path)
-                files[path] = (found.st_size, found.st_mtime_ns, found.st_ino)
+                stat = os.lstat(path)
+                files[path] = (stat.st_size, stat.st_mtime_ns, stat.st_ino)
     except OSError:
         return None
     return None if any(not isinstance(error, FileNotFoundError) for error in failed) else files

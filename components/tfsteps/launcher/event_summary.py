@@ -71,13 +71,13 @@ class EventSummary(msgspec.Struct, kw_only=True):
             return cls(metrics={}, notes=no_metrics(tags, why).notes, charts=charts)
         if recorded and not tags and not read.cut:
             tags = recorded_tags(read)
-        found = collect_metrics(read, tags, origin)
+        collected = collect_metrics(read, tags, origin)
         if not (is_uri(folder) or os.path.isdir(folder)):  # noqa: PTH112
-            found = no_metrics(tags, f"the folder of the event files, {folder}, does not exist")
+            collected = no_metrics(tags, f"the folder of the event files, {folder}, does not exist")
         files = written(model)
         newest = None if files is None else max((changed for _, changed, _ in files.values()), default=0) / 1e9
         charts = curves.gather(read, tuple(tags.values()))
-        return cls(metrics=found.values, notes=found.notes, charts=charts, model_written=newest)
+        return cls(metrics=collected.values, notes=collected.notes, charts=charts, model_written=newest)
 
     def printed(self) -> str:
         """Return one line of JSON, without the curves if it would be too long for a container's output."""

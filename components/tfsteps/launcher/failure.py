@@ -28,9 +28,9 @@ _MEANINGS = {
     127: "the command was not found",
     134: "aborted (SIGABRT)",
     135: "bus error (SIGBUS): often /dev/shm or the disk is full",
-    137: "killed (SIGKILL): by somebody, or by the kernel for lack of memory",
+    137: "killed (SIGKILL) by another process or user, or by the kernel for lack of memory",
     139: "crashed (SIGSEGV)",
-    143: "ended (SIGTERM) by somebody",
+    143: "ended (SIGTERM) by another process or user",
 }
 _NOT_STARTED = {"StartError", "ContainerCannotRun"}
 """Reasons of a container runtime that could not start a container's program; its exit code means nothing."""
@@ -183,7 +183,7 @@ def _ended_before(status: Status, failed: Incarnation) -> tuple[ReplicaStatus, I
         if last.state is ReplicaState.SUCCEEDED and failed.started <= last.ended <= (failed.ended or 0.0)
     ]
     alone = any(replica.role == "ps" for replica in status.replicas)
-    return min(ended, key=lambda found: found[0])[1:] if ended and not alone else None
+    return min(ended, key=lambda entry: entry[0])[1:] if ended and not alone else None
 
 
 def _failed_incarnation(replica: ReplicaStatus, status: Status) -> Incarnation | None:
@@ -208,7 +208,7 @@ def _meaning(incarnation: Incarnation) -> str:
         return f"killed for using more than its memory limit{limit}{peak}"
     message = incarnation.message.strip().rstrip(".")
     if incarnation.reason in _TAKEN:
-        return f"its pod was taken away ({': '.join(filter(None, (incarnation.reason, message)))})"
+        return f"its pod was deleted or evicted ({': '.join(filter(None, (incarnation.reason, message)))})"
     if incarnation.reason in _NOT_STARTED:
         return f"the program could not be started ({': '.join(filter(None, (incarnation.reason, message)))})"
     code = incarnation.exit_code

@@ -98,10 +98,10 @@ def launch(
     _check(job, system)
     if problems := _bad_settings():
         raise LaunchError("; ".join(problems), retryable=False)
-    places = system.places(job, identity, base_dir)
-    first = first_status(job, identity, system, places, tensorboard_url, warnings=warnings)
+    paths = system.output_paths(job, identity, base_dir)
+    first = first_status(job, identity, system, paths, tensorboard_url, warnings=warnings)
     before = EarlierFiles.of(first, job)
-    return _followed(job, first, system, lambda: system.start(job, identity, places), observers, before=before)
+    return _followed(job, first, system, lambda: system.start(job, identity, paths), observers, before=before)
 
 
 def begin(
@@ -121,12 +121,12 @@ def begin(
         LaunchError: The job could not be created, or this launcher's pod is being evicted and the job stays.
     """
     _check(job, system)
-    places = system.places(job, identity, base_dir)
-    status = first_status(job, identity, system, places, "", warnings=warnings)
+    paths = system.output_paths(job, identity, base_dir)
+    status = first_status(job, identity, system, paths, "", warnings=warnings)
     stop = StopRequests(system, AttemptFolder.of(identity))
     with on_termination(stop.request, stop.signals):
         try:
-            handle = system.start(job, identity, places)
+            handle = system.start(job, identity, paths)
         except StoppedError as error:
             _end(status, JobChanged(at=time.time(), state=State.CANCELLED, reason="Stopped", message=str(error)))
             return status
@@ -265,7 +265,7 @@ def first_status(
     job: TrainingJob,
     identity: Identity,
     system: System,
-    places: OutputPaths,
+    paths: OutputPaths,
     tensorboard_url: str,
     *,
     warnings: Sequence[str] | None = None,
@@ -282,13 +282,13 @@ def first_status(
         decisive_replica=f"{role}-{index}",
         created=time.time(),
         launcher=os.getpid(),
-        output=places.output if places.kept else "",
-        logs=places.logs if places.kept else "",
-        model=places.model if places.kept else "",
+        output=paths.output if paths.kept else "",
+        logs=paths.logs if paths.kept else "",
+        model=paths.model if paths.kept else "",
         tensorboard_url=tensorboard_url,
         replicas=[ReplicaStatus(role=name, index=i) for name, role in job.roles.items() for i in range(role.replicas)],
         warnings=system.warnings(job) if warnings is None else [*warnings],
-        base_dir=str(places.base_dir),
+        base_dir=str(paths.base_dir),
     )
 
 
@@ -371,8 +371,8 @@ def _follow(
         for event in handle.events():
             if isinstance(event, JobChanged) and event.state.terminal:
                 return event, ended_by
-            for news in stop.stop_message(recorder.status):
-                recorder.apply(news)
+            for change in stop.stop_message(recorder.status):
+                recorder.apply(change)
             clock.apply(event)
             recorder.apply(event)
             if isinstance(event, ReplicaChanged) and event.state in _ENDED:

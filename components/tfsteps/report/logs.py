@@ -50,7 +50,7 @@ def tails(log: pathlib.Path, replicas: Collection[str]) -> dict[str, LogTail]:
 
     The program of a replica comes first: its init containers and sidecars share what it leaves, or a quarter.
     """
-    kept = {name: _Replica(name) for name in replicas}
+    kept = {name: _ReplicaTail(name) for name in replicas}
     whole = _collect(log, kept)
     room = max(_CHARACTERS // max(len(kept), 1), _FEWEST)
     return {name: replica.tail(room, whole=whole) for name, replica in kept.items()}
@@ -62,7 +62,7 @@ def plain(text: str) -> str:
     return line.rstrip("\r").rpartition("\r")[2]
 
 
-class _Replica:
+class _ReplicaTail:
     """The last lines of a replica, collected from the last to the first, by container."""
 
     def __init__(self, name: str) -> None:
@@ -120,27 +120,27 @@ def _first(lines: Sequence[tuple[int, ReportLine]], room: int, most: int) -> lis
     return chosen
 
 
-def _collect(log: pathlib.Path, replicas: dict[str, _Replica]) -> bool:
+def _collect(log: pathlib.Path, replicas: dict[str, _ReplicaTail]) -> bool:
     """Read the log backwards until each program has its lines; return False if earlier lines were not looked for."""
-    wanted = {replica.source: replica for replica in replicas.values()}
+    incomplete = {replica.source: replica for replica in replicas.values()}
     position, left = 0, _READ
     for block in _blocks(log):
         if isinstance(block, str):  # lines of any replica were dropped here
-            for replica in wanted.values():
+            for replica in incomplete.values():
                 replica.add(b"", (position, b"", block.encode()))
             position += 1
             continue
-        if left <= 0 or not wanted:
+        if left <= 0 or not incomplete:
             return False
-        if len(wanted) > _FEW or any(b" " + source in block for source in wanted):
+        if len(incomplete) > _FEW or any(b" " + source in block for source in incomplete):
             for number, line in enumerate(reversed(block.split(b"\n"))):
                 parts = line.split(b" ", 2)
                 if len(parts) != 3:  # damaged by a full disk
                     continue
                 source, _, container = parts[1].partition(b"/")
-                if source in wanted:
-                    wanted[source].add(container, (position + number, parts[0], parts[2][: 8 * _WIDTH]))
-            wanted = {source: replica for source, replica in wanted.items() if not replica.complete}
+                if source in incomplete:
+                    incomplete[source].add(container, (position + number, parts[0], parts[2][: 8 * _WIDTH]))
+            incomplete = {source: replica for source, replica in incomplete.items() if not replica.complete}
         left, position = left - len(block), position + len(block)
     return True
 

@@ -213,8 +213,8 @@ def stopped(status: Status) -> str:
         State.CANCELLED: "the job was cancelled",
         State.LOST: "their launcher was killed" if abandoned(status) else "the job was lost",
     }.get(status.state, "the job did not need them any more")
-    be, each = ("was", "it is") if len(names) == 1 else ("were", "they are")
-    return f"{listed(names)} {be} stopped because {cause}. This is not a failure: {each} shown as stopped."
+    be, pronoun = ("was", "it is") if len(names) == 1 else ("were", "they are")
+    return f"{listed(names)} {be} stopped because {cause}. This is not a failure: {pronoun} shown as stopped."
 
 
 def peer_lost(status: Status) -> str:

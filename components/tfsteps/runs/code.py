@@ -119,17 +119,17 @@ class CodeReading:
     def __init__(self, folder: str, words: Sequence[str], archive: str = "") -> None:
         """Begin to look; as for `Code.of`. An empty folder is not looked at. `archive` is known already."""
         self._archive = archive
-        self._found = Code()
+        self._code = Code()
         self._thread = threading.Thread(target=self._look, args=(pathlib.Path(folder), words), daemon=True)
         if folder:
             self._thread.start()
 
     def _look(self, folder: pathlib.Path, words: Sequence[str]) -> None:
-        self._found = Code.of(folder, words)
+        self._code = Code.of(folder, words)
 
     def result(self) -> Code | None:
         """Return what was found; None = nothing, or it takes too long."""
         if self._thread.ident is not None:
             self._thread.join(_GIT_SECONDS)
-        found = msgspec.structs.replace(self._found, archive=self._archive)
-        return found if found != Code() else None
+        code = msgspec.structs.replace(self._code, archive=self._archive)
+        return code if code != Code() else None

@@ -206,12 +206,12 @@ def from_text(text: str) -> str:
         archive = b""
     if not archive:
         raise CodeError("it is not packed code")
-    keep(digest, archive)
+    store_packed(digest, archive)
     return digest
 
 
-def keep(digest: str, archive: bytes) -> None:
-    """Keep an archive that another machine packed.
+def store_packed(digest: str, archive: bytes) -> None:
+    """Store an archive that another machine packed.
 
     Raises:
         CodeError: It is not that of the digest.
@@ -467,7 +467,7 @@ def fetch(source: CodeSource) -> None:
         fix = "correct code.bucket or the credentials, or launch it from its folder: `--set code=FOLDER`"
         raise CodeError(f"the code cannot be fetched from {url}: {error}; {fix}") from error
     try:
-        keep(source.digest, archive)
+        store_packed(source.digest, archive)
     except CodeError as error:
         raise CodeError(f"{error}; it was fetched from {url}") from error
 

@@ -49,8 +49,8 @@ def _words(words: Sequence[Any], path: str) -> Iterator[tuple[str, Any]]:
     waiting = ""  # the option whose value may come next
     for place, word in enumerate(words):
         if isinstance(word, str) and _OPTION.match(word):
-            waiting, equals, given = word.partition("=")
-            options.setdefault(waiting, []).append(given if equals else True)
+            waiting, equals, value = word.partition("=")
+            options.setdefault(waiting, []).append(value if equals else True)
             waiting = "" if equals else waiting
         elif waiting:
             options[waiting][-1], waiting = word, ""

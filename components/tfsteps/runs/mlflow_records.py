@@ -64,20 +64,20 @@ def check_time(until: float, what: str) -> None:
         raise TimeoutError(f"it took too long; {what} and what follows are missing")
 
 
-class _Curve(msgspec.Struct):
+class _StoredCurve(msgspec.Struct):
     run: str
     points: list[tuple[int, float]] = []
 
 
-class _Chart(msgspec.Struct):
+class _StoredChart(msgspec.Struct):
     tag: str
-    curves: list[_Curve] = []
+    curves: list[_StoredCurve] = []
 
 
-class _Charts(msgspec.Struct):
+class _StoredCharts(msgspec.Struct):
     """The part of `curves.json` that is stored as metrics."""
 
-    charts: list[_Chart] = []
+    charts: list[_StoredChart] = []
 
 
 def resolve(address: str, variables: Mapping[str, str]) -> tuple[str, dict[str, str]]:
@@ -319,7 +319,7 @@ def _parameters(job: bytes) -> dict[str, str]:
 def _values(status: Status, contents: Mapping[str, bytes]) -> Iterator[tuple[str, int, float]]:
     """Yield (key, step, value) of the curves, and of the metrics, whose steps are not known."""
     try:  # a last value may be NaN, which msgspec does not read
-        charts = msgspec.convert(json.loads(contents.get("curves.json", b"{}")), _Charts).charts
+        charts = msgspec.convert(json.loads(contents.get("curves.json", b"{}")), _StoredCharts).charts
     except (ValueError, RecursionError):
         charts = []
     curves = {
@@ -331,9 +331,9 @@ def _values(status: Status, contents: Mapping[str, bytes]) -> Iterator[tuple[str
     for name, value in status.metrics.items():  # before a curve of that name which is another
         if _key(name) not in curves or curves[_key(name)][-1][1] != value:
             curves[_key(name)] = [(0, value)]
-    each = max(1, -(-sum(map(len, curves.values())) // _CURVE_VALUES))
+    stride = max(1, -(-sum(map(len, curves.values())) // _CURVE_VALUES))
     for key, points in curves.items():
-        for step, value in points[::-each][::-1]:  # the last is always among them
+        for step, value in points[::-stride][::-1]:  # the last is always among them
             yield key, step, value
 
 

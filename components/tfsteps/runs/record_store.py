@@ -139,13 +139,13 @@ class RecordStore:
             files = self._files.list(below)
             listed = {file.path: file for file in files if _PATH.fullmatch(file.path) and file.size <= _FILE_BYTES}
             reports = {(folder.relative_to(home) / "report.html").as_posix() for folder in reports_of}
-            wanted = [
+            selected_files = [
                 file for path, file in listed.items() if run or path.rpartition("/")[2] in _INDEX or path in reports
             ]
             folders = {path.rpartition("/")[0] for path in listed}
             _forget(home, below, folders)
             with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
-                for copied in [pool.submit(self._copy, file, home) for file in wanted]:
+                for copied in [pool.submit(self._copy, file, home) for file in selected_files]:
                     copied.result()
             for folder in folders:
                 AttemptFolder(home / folder).mark_copied(self.address)

@@ -163,13 +163,13 @@ def run_spec(schedule: Schedule, workflow: Mapping[str, Any]) -> dict[str, Any]:
             template["retryStrategy"] = {**(template.get("retryStrategy") or {}), "limit": schedule.retry}
     steps = list(_steps(templates))
     for index, name in enumerate(schedule.skip):
-        found = [step for step in steps if step.get("name") == name]
-        if not found:
+        named = [step for step in steps if step.get("name") == name]
+        if not named:
             known = list(dict.fromkeys(str(step.get("name")) for step in steps))
             guess = nearest(name, known)
             fix = f"Write `{guess}`" if guess else f"The steps are: {', '.join(known) or 'none'}"
             raise SpecError([problem(("skip", index), "is not a step of the Workflow", fix, shown(name))], "schedule")
-        for step in found:
+        for step in named:
             step["when"] = "false"
     return spec
 

@@ -24,11 +24,11 @@ Headroom = Annotated[float, Meta(ge=0, le=10, description="a number from 0 to 10
 EnoughRuns = Annotated[int, Meta(ge=1, le=1000, description="a whole number from 1 to 1000", examples=[10])]
 
 
-class _Base(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class _SettingsStruct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     pass
 
 
-class JobFields(_Base, frozen=True):
+class JobFields(_SettingsStruct, frozen=True):
     """Fields of a job file that a platform can set. Each has the meaning that it has there; empty = not set."""
 
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = None
@@ -51,7 +51,7 @@ class JobFields(_Base, frozen=True):
     systems: dict[str, dict[str, Any]] = {}
 
 
-class DefaultResources(_Base, frozen=True):
+class DefaultResources(_SettingsStruct, frozen=True):
     """Resources of replicas that set none. CPU and memory count separately, each with its limit."""
 
     cpu: Cpu | None = None
@@ -69,7 +69,7 @@ class Defaults(JobFields, frozen=True):
     resources: DefaultResources = DefaultResources()
 
 
-class ReplicaKind(_Base, frozen=True):
+class ReplicaKind(_SettingsStruct, frozen=True):
     """What replicas of one kind need.
 
     Attributes:
@@ -81,7 +81,7 @@ class ReplicaKind(_Base, frozen=True):
     tolerations: Tolerations = ()
 
 
-class Kinds(_Base, frozen=True):
+class Kinds(_SettingsStruct, frozen=True):
     """What replicas need by the GPUs that they use.
 
     Attributes:
@@ -95,7 +95,7 @@ class Kinds(_Base, frozen=True):
     gpu_fraction: ReplicaKind = ReplicaKind()
 
 
-class FractionResource(_Base, frozen=True):
+class FractionResource(_SettingsStruct, frozen=True):
     """The resource that stands for shares of a GPU.
 
     Attributes:
@@ -108,7 +108,7 @@ class FractionResource(_Base, frozen=True):
     per_gpu: Factor
 
 
-class Gpu(_Base, frozen=True):
+class Gpu(_SettingsStruct, frozen=True):
     """How the platform names GPUs.
 
     Attributes:
@@ -128,7 +128,7 @@ class Gpu(_Base, frozen=True):
     fraction: FractionResource | None = None
 
 
-class Caps(_Base, frozen=True):
+class Caps(_SettingsStruct, frozen=True):
     """The most that a job may have. A limit that is left out does not apply.
 
     Attributes:
@@ -144,7 +144,7 @@ class Caps(_Base, frozen=True):
     replicas: Replicas | None = None
 
 
-class RunSettings(_Base, frozen=True):
+class RunSettings(_SettingsStruct, frozen=True):
     """How long Argo keeps the runs that `tfsteps submit` creates. What a Workflow says itself counts before.
 
     Attributes:
@@ -160,7 +160,7 @@ class RunSettings(_Base, frozen=True):
     delete_pods: Literal["success", "completion"] | None = None
 
 
-class Tuning(_Base, frozen=True):
+class Tuning(_SettingsStruct, frozen=True):
     """How `tfsteps tune` recommends CPU and memory.
 
     Attributes:
@@ -172,7 +172,7 @@ class Tuning(_Base, frozen=True):
     runs: EnoughRuns | None = None
 
 
-class KubeconfigSecret(_Base, frozen=True):
+class KubeconfigSecret(_SettingsStruct, frozen=True):
     """Where a kubeconfig is: in a Secret of the namespace of the settings.
 
     Attributes:
@@ -184,7 +184,7 @@ class KubeconfigSecret(_Base, frozen=True):
     key: Filled | None = None
 
 
-class Cluster(_Base, frozen=True):
+class Cluster(_SettingsStruct, frozen=True):
     """Another cluster, on which jobs can run.
 
     Attributes:
@@ -198,7 +198,7 @@ class Cluster(_Base, frozen=True):
     namespace: ObjectName | None = None
 
 
-class Layer(_Base, frozen=True):
+class Layer(_SettingsStruct, frozen=True):
     """The settings of a platform or a project.
 
     Attributes:

@@ -22,11 +22,11 @@ from tfsteps.spec.fields import (
 from tfsteps.spec.units import Cpu, CpuRequest, Delay, Memory, MemoryRequest
 
 
-class _Base(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class _PodStruct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     pass
 
 
-class EnvSource(_Base, frozen=True):
+class EnvSource(_PodStruct, frozen=True):
     """Source of an environment variable's value. Set exactly one of `secret`, `config_map` and `field`.
 
     Attributes:
@@ -45,7 +45,7 @@ class EnvSource(_Base, frozen=True):
 Env = Annotated[dict[EnvName, Text | EnvSource], Meta(examples=[{"BATCH": 64}])]
 
 
-class Limits(_Base, frozen=True):
+class Limits(_PodStruct, frozen=True):
     """Maximum resources of one replica. Empty = equal to the requests.
 
     Attributes:
@@ -57,7 +57,7 @@ class Limits(_Base, frozen=True):
     memory: Memory | None = None
 
 
-class Resources(_Base, frozen=True):
+class Resources(_PodStruct, frozen=True):
     """Compute resources of one replica. What is left out gets the default of the job system.
 
     Attributes:
@@ -102,7 +102,7 @@ class Resources(_Base, frozen=True):
         return self.limits.cpu or self.cpu
 
 
-class Nfs(_Base, frozen=True):
+class Nfs(_PodStruct, frozen=True):
     """An NFS export.
 
     Attributes:
@@ -114,7 +114,7 @@ class Nfs(_Base, frozen=True):
     path: Absolute
 
 
-class Volume(_Base, frozen=True):
+class Volume(_PodStruct, frozen=True):
     """A volume and its mount path. Set exactly one source, or write a short form such as `data(pvc-share):/mnt`.
 
     Attributes:
@@ -145,7 +145,7 @@ class Volume(_Base, frozen=True):
     read_only: bool = False
 
 
-class Toleration(_Base, frozen=True):
+class Toleration(_PodStruct, frozen=True):
     """A Kubernetes toleration.
 
     Attributes:

@@ -181,14 +181,14 @@ def _resources(job: TrainingJob, known: _Known) -> Iterator[Problem]:
             yield problem((*path, "shared_memory"), wrong, fix, format_bytes(need.shared_memory))
         if not gpus_known:
             continue
-        wanted = [name for name in ("gpu", "gpu_fraction", "all_gpus") if getattr(need, name)]
-        if wanted[1:]:
-            yield problem((*path, wanted[1]), f"cannot be combined with {wanted[0]}", "Remove one of the two")
+        fields = [name for name in ("gpu", "gpu_fraction", "all_gpus") if getattr(need, name)]
+        if fields[1:]:
+            yield problem((*path, fields[1]), f"cannot be combined with {fields[0]}", "Remove one of the two")
         if need.gpu_vendor and need.gpu_resource:
             wrong = "cannot be combined with gpu_resource, which it stands for"
             yield problem((*path, "gpu_vendor"), wrong, "Keep one of the two", repr(need.gpu_vendor))
         for field, what in (("gpu_type", "type"), ("gpu_resource", "resource"), ("gpu_vendor", "vendor")):
-            if (value := getattr(need, field)) and not wanted:
+            if (value := getattr(need, field)) and not fields:
                 wrong, fix = f"names a {what}, and no GPU is requested", f"Add `gpu: 1`, or remove {field}"
                 yield problem((*path, field), wrong, fix, repr(value))
 

@@ -135,9 +135,9 @@ def edits(one: str, other: str) -> int:
     rows = [[0] * (len(other) + 1), list(range(len(other) + 1))]
     for i, letter in enumerate(one, 1):
         row = [i]
-        for j, wanted in enumerate(other, 1):
-            row.append(min(rows[-1][j] + 1, row[j - 1] + 1, rows[-1][j - 1] + (letter != wanted)))
-            if i > 1 < j and (letter, one[i - 2]) == (other[j - 2], wanted):
+        for j, expected in enumerate(other, 1):
+            row.append(min(rows[-1][j] + 1, row[j - 1] + 1, rows[-1][j - 1] + (letter != expected)))
+            if i > 1 < j and (letter, one[i - 2]) == (other[j - 2], expected):
                 row[j] = min(row[j], rows[-2][j - 2] + 1)
         rows.append(row)
     return min(rows[-1][-1], _MANY)

@@ -74,8 +74,8 @@ def with_data(job: TrainingJob, data: str) -> TrainingJob:
 def with_step_variables(job: TrainingJob, environment: Mapping[str, str]) -> TrainingJob:
     """Return a job whose replicas get the variables of its step; those that the job sets stay as they are."""
     values = {name: environment[name] for name in STEP_VARIABLES if environment.get(name)}
-    given = {name: value.replace("$", "$$") for name, value in values.items()}  # `env` would expand `$(NAME)`
-    return msgspec.structs.replace(job, env={**given, **job.env}) if given else job
+    variables = {name: value.replace("$", "$$") for name, value in values.items()}  # `env` would expand `$(NAME)`
+    return msgspec.structs.replace(job, env={**variables, **job.env}) if variables else job
 
 
 def without_step_variables(job: TrainingJob) -> TrainingJob:

@@ -60,11 +60,11 @@ Variable = Annotated[
 ]
 
 
-class _Base(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class _SpecStruct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     pass
 
 
-class Role(_Base, frozen=True):
+class Role(_SpecStruct, frozen=True):
     """The replicas of one role. A field that is left out is inherited from the job.
 
     Attributes:
@@ -117,7 +117,7 @@ _CLAIM = "pvc://"
 _Replicas = Annotated[Role, Meta(examples=[{"replicas": 2}])]
 
 
-class Roles(_Base, frozen=True):
+class Roles(_SpecStruct, frozen=True):
     """The roles of the job. At least a chief or a worker is required.
 
     Attributes:
@@ -139,7 +139,7 @@ class Roles(_Base, frozen=True):
         return [(name, role) for name, role in every if role is not None]
 
 
-class Deadlines(_Base, frozen=True):
+class Deadlines(_SpecStruct, frozen=True):
     """Limits after which tfsteps stops the job. A limit that is left out does not apply, except `total`.
 
     Deadlines count the time in which tfsteps can observe the job, by the launcher's own clock. Time in which the API
@@ -169,7 +169,7 @@ class Deadlines(_Base, frozen=True):
     total: Duration = 7 * 86400.0
 
 
-class Outputs(_Base, frozen=True):
+class Outputs(_SpecStruct, frozen=True):
     """The outputs of the job, as paths below `output_dir`.
 
     Programs receive them as TFSTEPS_OUTPUT_DIR, TFSTEPS_MODEL_DIR and TFSTEPS_LOG_DIR. In local runs the folders exist
@@ -193,7 +193,7 @@ class Outputs(_Base, frozen=True):
     earlier_attempts: bool = False
 
 
-class WebhookUrl(_Base, frozen=True):
+class WebhookUrl(_SpecStruct, frozen=True):
     """Source of a webhook's URL. The URL is a secret, so a job file cannot contain it.
 
     Attributes:
@@ -207,7 +207,7 @@ class WebhookUrl(_Base, frozen=True):
 _URL = {"env": WEBHOOK_DEFAULT}
 
 
-class Webhook(_Base, frozen=True):
+class Webhook(_SpecStruct, frozen=True):
     """A webhook: the launcher sends it an HTTP POST for each of the events.
 
     Delivery never changes the outcome of the job or step. At the end of the job the launcher waits at most 10 seconds
@@ -232,7 +232,7 @@ Webhooks = Annotated[
 ]
 
 
-class Gang(_Base, frozen=True):
+class Gang(_SpecStruct, frozen=True):
     """Gang scheduling: all replicas start together, or none does.
 
     Attributes:
@@ -247,7 +247,7 @@ class Gang(_Base, frozen=True):
     timeout: Duration | None = None
 
 
-class TensorBoard(_Base, frozen=True):
+class TensorBoard(_SpecStruct, frozen=True):
     """A TensorBoard for the job's event files.
 
     Attributes:
@@ -276,7 +276,7 @@ class TensorBoard(_Base, frozen=True):
         return ", ".join(f"`tensorboard.{name}`" for name, value in used.items() if value)
 
 
-class CodeSource(_Base, frozen=True):
+class CodeSource(_SpecStruct, frozen=True):
     """The files of the program: packed where the job is launched, and unpacked in each replica before its command.
 
     Left out are `.git`, what `.gitignore` and `.tfstepsignore` name, files that may hold secrets such as `.env`,
@@ -313,7 +313,7 @@ OWN_CLUSTER = "in-cluster"
 """What a job calls the cluster of its step."""
 
 
-class TrainingJob(_Base, frozen=True):
+class TrainingJob(_SpecStruct, frozen=True):
     """One distributed TensorFlow job.
 
     Attributes:

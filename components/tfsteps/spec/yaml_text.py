@@ -27,14 +27,14 @@ _CORE = {
 _MANIFEST = re.compile(r"^apiVersion:", re.MULTILINE)
 
 
-class _Loader(yaml_reader.Loader):
+class _CoreSchemaLoader(yaml_reader.Loader):
     """Composes nodes, tagging plain scalars by YAML 1.2's core schema instead of 1.1's."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012
 
 
 for _name, _pattern in _CORE.items():
-    _Loader.add_implicit_resolver(TAG + _name, re.compile(rf"^(?:{_pattern})$"), None)
+    _CoreSchemaLoader.add_implicit_resolver(TAG + _name, re.compile(rf"^(?:{_pattern})$"), None)
 
 
 def parse(text: str, source: str = "job", kind: FileKind = JOB_FILE) -> Document:
@@ -75,7 +75,7 @@ def _composed(text: str, source: str, kind: FileKind) -> yaml.Node | None:
     if len(text) > MAX_BYTES:
         _refuse(source, kind, "is longer than 1 MiB", f"Check that this is the {kind.name} file")
     try:
-        return yaml_reader.compose(text, _Loader)
+        return yaml_reader.compose(text, _CoreSchemaLoader)
     except YamlError as error:
         if error.wrong == SEVERAL and _MANIFEST.search(text):
             raise SpecError([kind.manifest_problem(source)], source) from error

@@ -115,13 +115,13 @@ class System(Protocol):
     def warnings(self, job: TrainingJob) -> list[str]:
         """Return a sentence for each field of `job` that has no effect on this system."""
 
-    def places(self, job: TrainingJob, identity: Identity, base_dir: pathlib.Path) -> OutputPaths:
+    def output_paths(self, job: TrainingJob, identity: Identity, base_dir: pathlib.Path) -> OutputPaths:
         """Return the folders of an attempt, as its replicas see them; relative paths start from `base_dir`."""
 
-    def plan(self, job: TrainingJob, identity: Identity, places: OutputPaths) -> list[dict[str, object]]:
+    def plan(self, job: TrainingJob, identity: Identity, paths: OutputPaths) -> list[dict[str, object]]:
         """Return what `start` would create, as plain objects. Creates nothing."""
 
-    def start(self, job: TrainingJob, identity: Identity, places: OutputPaths) -> Handle:
+    def start(self, job: TrainingJob, identity: Identity, paths: OutputPaths) -> Handle:
         """Create the job, or adopt the one that an earlier launcher of this attempt created.
 
         Raises:

@@ -112,12 +112,12 @@ def load(target: str) -> Any:
     return attrgetter(name)(importlib.import_module(module))
 
 
-class _Named(Protocol):
+class _NamedPlugin(Protocol):
     @property
     def name(self) -> str: ...
 
 
-_P = TypeVar("_P", bound=_Named)
+_P = TypeVar("_P", bound=_NamedPlugin)
 
 
 def load_plugins(

@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from tfsteps.systems.kubernetes.job_kind import JobKind
 
 
-class _Entry(NamedTuple):
+class _KnownSystem(NamedTuple):
     module: str
     has_platform: bool = False
 
 
 _BUILT_IN = {
-    "local": _Entry("tfsteps.systems.local"),
-    "kubeflow": _Entry("tfsteps.systems.kubeflow"),
-    "t9k": _Entry("tfsteps.platforms.t9k"),
-    "tfjob-v1alpha1": _Entry("tfsteps.platforms.tfjob_v1alpha1"),
-    "hai": _Entry("tfsteps.platforms.hai", has_platform=True),
-    "jobset": _Entry("tfsteps.systems.jobset"),
-    "trainjob": _Entry("tfsteps.systems.trainjob"),
-    "jobs": _Entry("tfsteps.systems.jobs"),
+    "local": _KnownSystem("tfsteps.systems.local"),
+    "kubeflow": _KnownSystem("tfsteps.systems.kubeflow"),
+    "t9k": _KnownSystem("tfsteps.platforms.t9k"),
+    "tfjob-v1alpha1": _KnownSystem("tfsteps.platforms.tfjob_v1alpha1"),
+    "hai": _KnownSystem("tfsteps.platforms.hai", has_platform=True),
+    "jobset": _KnownSystem("tfsteps.systems.jobset"),
+    "trainjob": _KnownSystem("tfsteps.systems.trainjob"),
+    "jobs": _KnownSystem("tfsteps.systems.jobs"),
 }
 """The modules of the job systems of this package, which define `PLUGIN`; an outside package has an entry point for it.
 

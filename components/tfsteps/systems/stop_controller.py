@@ -66,7 +66,7 @@ class _Leaving(msgspec.Struct):
     leave: Leave
     """The last answer."""
 
-    hurried: bool = False
+    repeated: bool = False
 
 
 class _Stopping(msgspec.Struct):
@@ -130,7 +130,7 @@ class StopController:
         self.requests += cause.requested
         if self.leaving and cause is Cause.CANCELLED and isinstance(self._phase, _Leaving):
             # Engines repeat SIGTERM, and the first second does not show yet whether the pod is being evicted.
-            self._phase.hurried = True
+            self._phase.repeated = True
         elif self.repeated and not self.leaving:
             self._job.give_up()
         elif self.cause is None and not self._job.ended:
@@ -190,7 +190,7 @@ class StopController:
             leaving.leave = self._job.leave(cluster, now - leaving.began)
             leaving.asked = time.monotonic()
         answer = leaving.leave.answer
-        seconds = min(self._grace_seconds, _PAUSE_SECONDS) if leaving.hurried else self._grace_seconds
+        seconds = min(self._grace_seconds, _PAUSE_SECONDS) if leaving.repeated else self._grace_seconds
         if answer.no:
             self.begin(Cause.CANCELLED, client, leaving.leave.sentence)
         elif answer.yes:

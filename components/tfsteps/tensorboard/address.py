@@ -31,6 +31,6 @@ def public_url(namespace: str, name: str) -> str:
     if not (
         parts.scheme in ("http", "https") and parts.netloc and fields <= {"namespace", "name"} and "name" in fields
     ):
-        wanted = "expected a URL with {namespace} and {name}: https://ml.example/tensorboard/{namespace}/{name}/"
-        raise ValueError(f"{PUBLIC_URL}={template!r} is not usable; {wanted}")
+        expected = "expected a URL with {namespace} and {name}: https://ml.example/tensorboard/{namespace}/{name}/"
+        raise ValueError(f"{PUBLIC_URL}={template!r} is not usable; {expected}")
     return template.format(namespace=namespace, name=name)

@@ -15,12 +15,12 @@ _CHUNK = 8 << 20
 _STARTS = 2  # the first version of the format whose events say where a session starts
 
 
-class _Point(Protocol):
+class _ValuePoint(Protocol):
     @property
     def value(self) -> float: ...
 
 
-P = TypeVar("P", bound=_Point)
+P = TypeVar("P", bound=_ValuePoint)
 
 
 def thin(points: Sequence[P], limit: int) -> list[P]:
@@ -161,11 +161,11 @@ class EventCurves:
         if is_uri(os.fspath(logdir)):
             from tfsteps.tensorboard.object_store import files_below, open_object  # noqa: PLC0415  most jobs have none
 
-            found, opened = files_below(os.fspath(logdir)), open_object
+            files, opened = files_below(os.fspath(logdir)), open_object
         else:
-            found = event_files(logdir, read._deny)
+            files = event_files(logdir, read._deny)
         counted: list[FilePath] = []
-        for path in found:
+        for path in files:
             (counted if origin is None or origin.counts(path) else read.left_out).append(path)
         versions: dict[str, float] = {}
         for path in sorted(counted, key=lambda path: (path.run, path.name)):

@@ -96,10 +96,12 @@ class ScalarReader:
         behind: Whether the last poll stopped at its limit: the next one will find more at once.
     """
 
-    def __init__(self, logdir: str | os.PathLike[str], wanted: Callable[[FilePath], bool] = lambda _: True) -> None:
+    def __init__(
+        self, logdir: str | os.PathLike[str], is_selected: Callable[[FilePath], bool] = lambda _: True
+    ) -> None:
         """Name the folder, which need not exist yet, and which of its files are read."""
         self.behind = False
-        self._logdir, self._wanted = pathlib.Path(logdir), wanted
+        self._logdir, self._is_selected = pathlib.Path(logdir), is_selected
         self._known: set[str] = set()
         self._queue: deque[EventFile] = deque()  # the one that was read last stands last, so that none waits for ever
 
@@ -108,7 +110,7 @@ class ScalarReader:
         for path in event_files(self._logdir):
             if path.path not in self._known:
                 self._known.add(path.path)
-                if self._wanted(path):
+                if self._is_selected(path):
                     self._queue.append(EventFile(path))
         scalars: list[Scalar] = []
         budget = POLL_BYTES
@@ -242,8 +244,8 @@ class EventOrigin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     def _by_host(self, file: FilePath) -> int | None:
         """Return the number of the attempt whose replicas' host name is in a file's name; None = of none."""
         host = match[2] if (match := _NAME.match(file.name)) else ""
-        own = (number for name, number in self.hosts.items() if re.match(rf"{re.escape(name)}(?![a-z0-9])", host))
-        return next(own, None)
+        numbers = (number for name, number in self.hosts.items() if re.match(rf"{re.escape(name)}(?![a-z0-9])", host))
+        return next(numbers, None)
 
     def _older(self, file: FilePath) -> float | None:
         """Return when a file was created, by its writer's clock, if that is before the job; None = it is not."""

@@ -81,8 +81,8 @@ def open_object(uri: str) -> tuple[IO[bytes], int]:
         size = int(client.head_object(Bucket=bucket, Key=key)["ContentLength"])
 
         def fetch(start: int, end: int) -> bytes:
-            wanted = f"bytes={start}-{end - 1}"
-            return bytes(client.get_object(Bucket=bucket, Key=key, Range=wanted)["Body"].read())
+            byte_range = f"bytes={start}-{end - 1}"
+            return bytes(client.get_object(Bucket=bucket, Key=key, Range=byte_range)["Body"].read())
 
     else:
         files, path = _fsspec(uri)
@@ -91,7 +91,7 @@ def open_object(uri: str) -> tuple[IO[bytes], int]:
         def fetch(start: int, end: int) -> bytes:
             return bytes(files.cat_file(path, start=start, end=end))
 
-    return io.BufferedReader(_Object(fetch, size), _BUFFER), size
+    return io.BufferedReader(_BucketObject(fetch, size), _BUFFER), size
 
 
 @_as_os_error
@@ -106,7 +106,7 @@ def put_object(uri: str, content: bytes) -> None:
         files.pipe_file(path, content)
 
 
-class _Object(io.RawIOBase):
+class _BucketObject(io.RawIOBase):
     """An object of a bucket, read in ranges."""
 
     def __init__(self, fetch: Callable[[int, int], bytes], size: int) -> None:

@@ -11,7 +11,7 @@ STDOUT = "standard output"
 """The file name of an OSError that is raised because standard output cannot be written."""
 
 
-class _Output(io.FileIO):
+class _StandardOutput(io.FileIO):
     """Standard output. Its errors name it, as those of a file name the file."""
 
     def write(self, data: Any) -> Any:
@@ -47,7 +47,7 @@ def ensure() -> None:
             os.open(os.devnull, os.O_RDWR)  # gets the lowest free number
     sys.stdin = sys.stdin or open(0, closefd=False)  # noqa: SIM115  for the life of the process
     if sys.stdout is sys.__stdout__:  # both are None if it was closed; else somebody has replaced it
-        sys.stdout = _opened(_Output(1, "w", closefd=False), sys.stdout)
+        sys.stdout = _opened(_StandardOutput(1, "w", closefd=False), sys.stdout)
     if sys.stderr is sys.__stderr__:
         sys.stderr = _opened(_Messages(2, "w", closefd=False), sys.stderr)
 

@@ -307,8 +307,12 @@ def _differences(job: TrainingJob, other: TrainingJob, ignored: Collection[str])
 
 def _advice(role: RoleName, resource: Resource, job: TrainingJob, runs: Sequence[Considered], rule: Rule) -> Advice:
     """Return the recommendation for the replicas of one role, without regard to others that share its resources."""
-    own = getattr(job.roles, role)
-    path: Path = ("roles", role, "resources") if own is not None and own.resources is not None else ("resources",)
+    role_settings = getattr(job.roles, role)
+    path: Path = (
+        ("roles", role, "resources")
+        if role_settings is not None and role_settings.resources is not None
+        else ("resources",)
+    )
     need = job.resolved_roles()[role].resources
     used: dict[str, float] = {}
     for run in runs:

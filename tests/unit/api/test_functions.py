@@ -11,7 +11,7 @@ import sys
 import pytest
 
 import tfsteps.api
-from tests.unit.cli.command import said
+from tests.unit.cli.command import output_lines
 from tests.unit.cli.jobs_on_cluster import kubeconfig, pod_of, tfjob
 from tests.unit.cli.statuses import FAILURE, saved, status
 from tfsteps.api import Attempt, CommandError, SpecError, compare, logs, run, runs, show
@@ -24,7 +24,7 @@ def test_runs_are_typed_and_in_the_order_of_the_command(capsys):
     saved(run="r1", state=State.FAILED, failure=FAILURE, created=1_795_000_000.0)
     saved(run="r2", state=State.SUCCEEDED, metrics={"loss": 0.25})
     listed = runs()
-    assert [entry.run for entry in listed] == ["r2", "r1"] == [line.split()[0] for line in said("runs")[1:]]
+    assert [entry.run for entry in listed] == ["r2", "r1"] == [line.split()[0] for line in output_lines("runs")[1:]]
     assert (listed[0].succeeded, listed[0].metrics, listed[0].failure) == (True, {"loss": 0.25}, None)
     assert listed[1].created == dt.datetime.fromtimestamp(1_795_000_000, dt.UTC)
     assert "0.25" in listed._repr_html_()
@@ -41,7 +41,7 @@ def test_a_run_has_its_tree_its_attempts_and_why_it_failed():
     assert shown.id == "r1"
     assert shown.attempts[0].failure.exception == "ValueError: no data"
     assert [replica.exit_code for replica in shown.attempts[0].replicas] == [1, 1]
-    assert [f"run          {shown.id}", *shown.tree] == said("show", "r1")[: len(shown.tree) + 1]
+    assert [f"run          {shown.id}", *shown.tree] == output_lines("show", "r1")[: len(shown.tree) + 1]
     with pytest.raises(AttributeError, match="immutable"):
         shown.id = "r2"
 
@@ -74,7 +74,7 @@ def test_a_comparison_has_the_rows_of_the_command():
     compared = compare("r1", runs("r2")[0])
     assert compared.rows["metric loss"] == ["0.5", "0.25"]
     rows = len(compared.rows) + 1
-    assert said("compare", "r1", "r2")[:rows] == str(compared).splitlines()[:rows]
+    assert output_lines("compare", "r1", "r2")[:rows] == str(compared).splitlines()[:rows]
     assert "0.25" in compared._repr_html_()
 
 

@@ -7,7 +7,7 @@ from tests.unit.cli.command import refused, tfsteps
 from tests.unit.cli.jobs_on_cluster import kubeconfig
 from tfsteps.api.job_input import JobOptions, read_command
 from tfsteps.api.plan import make_plan
-from tfsteps.backends.place import Place
+from tfsteps.backends.backend_location import BackendLocation
 from tfsteps.console.errors import CommandError
 from tfsteps.runs.location import Location
 
@@ -24,7 +24,7 @@ def folder(tmp_path, monkeypatch):
 
 def planned(bucket, system="jobs", on=Location.KUBERNETES, **more):
     job_input = read_command(PROGRAM, JobOptions(image="a:1", code=".", code_bucket=bucket))
-    return make_plan(job_input, system, Place(on), None, None, **more).job.code
+    return make_plan(job_input, system, BackendLocation(on), None, None, **more).job.code
 
 
 def test_a_launch_on_a_cluster_uploads_the_code(folder, monkeypatch):

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from tests.unit.cli.command import COMMAND, refused, said, tfsteps
+from tests.unit.cli.command import COMMAND, output_lines, refused, tfsteps
 from tests.unit.cli.statuses import saved
 from tfsteps.runs.events import State
 from tfsteps.runs.identity import Identity
@@ -23,10 +23,10 @@ def three_runs():
 
 @pytest.mark.usefixtures("three_runs")
 @pytest.mark.parametrize(
-    ("typed", "found"), [("abcd", "abcd"), ("abc", "abcd"), ("m", "mnist-2026"), ("latest", "mnist-2026")]
+    ("typed", "run_id"), [("abcd", "abcd"), ("abc", "abcd"), ("m", "mnist-2026"), ("latest", "mnist-2026")]
 )
-def test_a_run_is_found(typed, found):
-    assert said("show", typed)[0].split() == ["run", found]
+def test_a_run_is_found(typed, run_id):
+    assert output_lines("show", typed)[0].split() == ["run", run_id]
 
 
 @pytest.mark.usefixtures("three_runs")
@@ -63,7 +63,7 @@ def test_the_shell_completes_runs(typed, offered):
 def test_an_exact_id_wins_over_longer_ones():
     for run in ("r1", "r10"):
         saved(run=run, state=State.SUCCEEDED)
-    assert said("show", "r1")[0].split() == ["run", "r1"]
+    assert output_lines("show", "r1")[0].split() == ["run", "r1"]
 
 
 def test_a_name_means_its_newest_run():
@@ -72,17 +72,17 @@ def test_a_name_means_its_newest_run():
     nightly = Identity(run="k3", task="score", pipeline="nightly")
     saved(identity=nightly, run="k3", task="score", job="bert-cccccccccc", created=200.0, state=State.SUCCEEDED)
     for name, run in (("fit", "k1"), ("bert", "k1"), ("nightly", "k3"), ("score", "k3"), ("bert-bbbbbbbbbb", "k2")):
-        assert said("show", name)[0].split() == ["run", run]
-    assert said("runs", "fit")[1].split()[:2] == ["k1", "fit"]
+        assert output_lines("show", name)[0].split() == ["run", run]
+    assert output_lines("runs", "fit")[1].split()[:2] == ["k1", "fit"]
     assert refused("show", "nightyl").startswith("error: run 'nightyl' is unknown; nearest: nightly; ")
 
 
 def test_a_name_means_its_newest_run_also_if_ids_begin_with_it():
     saved(run="mnist-aaaa", created=100.0, state=State.SUCCEEDED)
     saved(run="mnist-eval-b", task="mnist-eval", created=200.0, state=State.SUCCEEDED)
-    assert said("show", "mnist")[0].split() == ["run", "mnist-aaaa"]
+    assert output_lines("show", "mnist")[0].split() == ["run", "mnist-aaaa"]
     saved(run="k7", created=300.0, state=State.SUCCEEDED)
-    assert said("show", "mnist")[0].split() == ["run", "k7"]
+    assert output_lines("show", "mnist")[0].split() == ["run", "k7"]
 
 
 def test_ids_and_their_beginnings_win_over_names():
@@ -90,8 +90,8 @@ def test_ids_and_their_beginnings_win_over_names():
     saved(run="score-1", task="b", created=2.0, state=State.SUCCEEDED)
     saved(run="k1", task="fit", created=3.0, state=State.SUCCEEDED)
     saved(run="k2", task="score", created=4.0, state=State.SUCCEEDED)
-    assert said("show", "fit")[0].split() == ["run", "fit"]
-    assert said("show", "score")[0].split() == ["run", "score-1"]
+    assert output_lines("show", "fit")[0].split() == ["run", "fit"]
+    assert output_lines("show", "score")[0].split() == ["run", "score-1"]
     saved(run="score-2", task="c", created=5.0, state=State.SUCCEEDED)
     assert refused("show", "score").startswith("error: run 'score' is ambiguous: score-1, score-2; ")
 
@@ -99,7 +99,7 @@ def test_ids_and_their_beginnings_win_over_names():
 def test_a_pipeline_without_jobs_is_found_by_its_name():
     record = PipelineRecord(run="k1", pipeline="nightly", state=State.FAILED, message="no", created=1.0, ended=2.0)
     record.write()
-    assert said("show", "nightly")[0].split() == ["run", "k1"]
+    assert output_lines("show", "nightly")[0].split() == ["run", "k1"]
 
 
 def test_without_any_run_the_next_step_is_named(home):
@@ -118,7 +118,7 @@ def test_an_unknown_task_or_attempt_is_answered_with_what_is_there():
 def test_the_newest_attempt_of_each_task_counts():
     for task, attempt in (("prepare", 0), ("train", 9), ("train", 10)):
         saved(task=task, attempt=attempt, state=State.FAILED)
-    shown = [line.split(maxsplit=1)[1] for line in said("show", "r1") if line.startswith("task ")]
+    shown = [line.split(maxsplit=1)[1] for line in output_lines("show", "r1") if line.startswith("task ")]
     assert shown == ["prepare, attempt 0", "train, attempt 10"]
 
 

@@ -8,7 +8,7 @@ import time
 import pytest
 import yaml
 
-from tests.unit.cli.command import on_terminal, refused, said, tfsteps, unread
+from tests.unit.cli.command import on_terminal, output_lines, refused, tfsteps, unread
 from tests.unit.cli.jobs_on_cluster import JOB, START, at, kubeconfig, pod_of, tfjob
 from tests.unit.cli.statuses import saved
 from tests.wire.scripted import refusal
@@ -69,37 +69,37 @@ def server(monkeypatch, tmp_path):
     ],
 )
 def test_runs_of_a_cluster_are_filtered_and_sorted(server, options, ids):
-    runs = json.loads("".join(said("runs", *K, *options, "--output", "json")))
+    runs = json.loads("".join(output_lines("runs", *K, *options, "--output", "json")))
     assert [run["run"] for run in runs] == ids
 
 
 def test_runs_are_selected_by_label_on_the_server(server):
     server.there.jobs[0] = copy.deepcopy(BAD)
     server.there.jobs[0]["metadata"]["labels"]["team"] = "vision"
-    rows = said("runs", *K, "--label", "team=vision", "--label", "tfsteps.dev/task=mnist")
+    rows = output_lines("runs", *K, "--label", "team=vision", "--label", "tfsteps.dev/task=mnist")
     assert [line.split()[0] for line in rows] == ["RUN", "bad1"]
     selectors = {asked.query["labelSelector"] for asked in server.asked if asked.path.endswith("/tfjobs")}
     assert [selector.split(",")[1:3] for selector in selectors] == [["team=vision", "tfsteps.dev/task=mnist"]]
-    assert said("runs", "bad1", *K, "--label", "tfsteps.dev/run-id=bad1")[1].split()[0] == "bad1"
+    assert output_lines("runs", "bad1", *K, "--label", "tfsteps.dev/run-id=bad1")[1].split()[0] == "bad1"
     tfsteps("runs", "bad1", *K, "--label", "tfsteps.dev/run-id=busy")
     selector = server.asked[-2].query["labelSelector"]
     assert "tfsteps.dev/run-id=bad1,tfsteps.dev/run-id=busy," in selector, "no job has both"
 
 
 def test_a_task_names_its_newest_run(server):
-    assert said("show", "mnist", *K)[0].split() == ["run", "busy"]
-    assert said("show", BAD["metadata"]["name"], *K)[0].split() == ["run", "bad1"]
+    assert output_lines("show", "mnist", *K)[0].split() == ["run", "busy"]
+    assert output_lines("show", BAD["metadata"]["name"], *K)[0].split() == ["run", "bad1"]
 
 
 def test_metrics_are_those_that_a_launcher_on_this_machine_recorded(server):
     for run, uid in (("good", ENDED["metadata"]["uid"]), ("bad1", "of another job")):
         saved(run=run, uid=uid, state=State.SUCCEEDED, metrics={"loss": 0.25})
-    runs = json.loads("".join(said("runs", *K, "--metric", "loss", "--output", "json")))
+    runs = json.loads("".join(output_lines("runs", *K, "--metric", "loss", "--output", "json")))
     assert {run["run"]: run["metrics"]["loss"] for run in runs} == {"busy": None, "good": 0.25, "bad1": None}
 
 
 def test_runs_are_those_of_the_namespace_the_newest_first(server):
-    rows = [line.split()[:5] for line in said("runs", *K)]
+    rows = [line.split()[:5] for line in output_lines("runs", *K)]
     assert rows == [
         ["RUN", "TASK", "ATTEMPT", "STATE", "SYSTEM"],
         ["busy", "other", "0", "pending", "kubeflow"],
@@ -111,17 +111,19 @@ def test_runs_are_those_of_the_namespace_the_newest_first(server):
 
 
 def test_runs_of_all_namespaces_are_distinguished(server):
-    rows = [line.split()[:2] for line in said("runs", *K, "--all-namespaces")]
+    rows = [line.split()[:2] for line in output_lines("runs", *K, "--all-namespaces")]
     assert rows[:2] == [["NAMESPACE", "RUN"], ["other", "away"]]
-    assert said("runs", *K, "--namespace", "other")[1].split()[0] == "away"
-    assert {load["namespace"] for load in json.loads("\n".join(said("runs", *K, "-A", "--output", "json")))} == {
+    assert output_lines("runs", *K, "--namespace", "other")[1].split()[0] == "away"
+    assert {
+        load["namespace"] for load in json.loads("\n".join(output_lines("runs", *K, "-A", "--output", "json")))
+    } == {
         "ml",
         "other",
     }
 
 
 def test_show_has_the_same_terms_and_columns_as_for_a_local_run(server):
-    lines = said("show", "bad", *K)
+    lines = output_lines("show", "bad", *K)
     assert lines[0] == "run          bad1"
     start = lines.index("task         mnist, attempt 0")
     assert lines[start + 1] == f"job          {BAD['metadata']['name']} on kubeflow, namespace ml"
@@ -152,7 +154,7 @@ def test_show_explains_a_job_whose_replica_was_started_again_and_again(state, li
     worker["status"]["containerStatuses"][0] |= {"state": state, "lastState": {"terminated": end}}
     logs = {f"{worker['metadata']['name']}{which}": text for which, text in lines.items()}
     with kubeconfig(monkeypatch, tmp_path, BAD, pod_of(BAD, "chief-0", "Running"), worker, logs=logs) as (server, _):
-        shown = said("show", "bad", *K)
+        shown = output_lines("show", "bad", *K)
     assert "  | ValueError: no data" in shown
     assert "  | starting again" not in shown
     asked = [item.query["previous"] for item in server.asked if item.path.endswith("/log")]
@@ -160,7 +162,7 @@ def test_show_explains_a_job_whose_replica_was_started_again_and_again(state, li
 
 
 def test_show_json_is_that_of_a_local_run(server):
-    shown = json.loads("\n".join(said("show", "latest", *K, "--output", "json")))
+    shown = json.loads("\n".join(output_lines("show", "latest", *K, "--output", "json")))
     assert shown["run"] == "busy"
     mnist, other = shown["attempts"]
     assert (mnist["state"], mnist["uid"], mnist["log"]) == ("running", BUSY["metadata"]["uid"], "")
@@ -186,7 +188,7 @@ def test_show_follow_continues_with_tasks_that_start_meanwhile(server):
         return events(*changes) if watched else server.there.answer(asked)
 
     server.script = answer
-    lines = said("show", "both", "--follow", *K)
+    lines = output_lines("show", "both", "--follow", *K)
     assert [line for line in lines if " succeeded after " in line] == [
         "first succeeded after 5s: Succeeded",
         "later succeeded after 5s: Succeeded",
@@ -218,9 +220,9 @@ def test_a_workflows_name_stands_for_its_run(server, command, monkeypatch):
 
 def test_runs_name_the_workflow(server):
     server.there.jobs.append(of_workflow("nightly-x7k2p", "6d1f3d6e", 60))
-    rows = [line.split()[:3] for line in said("runs", *K)]
+    rows = [line.split()[:3] for line in output_lines("runs", *K)]
     assert rows[:2] == [["WORKFLOW", "RUN", "TASK"], ["nightly-x7k2p", "6d1f3d6e", "mnist"]]
-    (first, *_) = json.loads("\n".join(said("runs", *K, "--output", "json")))
+    (first, *_) = json.loads("\n".join(output_lines("runs", *K, "--output", "json")))
     assert (first["run"], first["workflow"]) == ("6d1f3d6e", "nightly-x7k2p")
 
 
@@ -228,13 +230,13 @@ def test_a_task_of_kubeflow_is_called_by_its_name_in_the_pipeline(server):
     job = of_workflow("nightly-x7k2p", "6d1f3d6e", 60)
     job["metadata"]["annotations"] = {**(job["metadata"].get("annotations") or {}), LAUNCHER: "wf.root.train.executor"}
     server.there.jobs.append(job)
-    assert [line.split()[2] for line in said("runs", *K)][:2] == ["TASK", "train"]
+    assert [line.split()[2] for line in output_lines("runs", *K)][:2] == ["TASK", "train"]
 
 
 def test_a_workflow_with_several_runs_or_none_is_an_error(server):
     server.there.jobs += [of_workflow("nightly-x7k2p", run, 60) for run in ("6d1f3d6e", "0b9a5a3e")]
-    said = "error: Workflow 'nightly-x7k2p' has several runs: 6d1f3d6e, 0b9a5a3e; write the id of one\n"
-    assert refused("show", "nightly-x7k2p", *K) == said
+    message = "error: Workflow 'nightly-x7k2p' has several runs: 6d1f3d6e, 0b9a5a3e; write the id of one\n"
+    assert refused("show", "nightly-x7k2p", *K) == message
     assert "nearest: nightly-x7k2p" in refused("show", "nightly-x7k2q", *K)
 
 
@@ -260,11 +262,11 @@ def test_every_command_that_takes_a_namespace_takes_n(command):
     ],
 )
 def test_logs_come_in_the_order_of_time(server, args, lines):
-    assert said("logs", "busy", *args, *K) == lines
+    assert output_lines("logs", "busy", *args, *K) == lines
 
 
 def test_timestamps_are_local_times(server):
-    (line,) = said("logs", "busy", "--task", "mnist", "--tail", "1", "--timestamps", *K)
+    (line,) = output_lines("logs", "busy", "--task", "mnist", "--tail", "1", "--timestamps", *K)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:46\.000[+-]\d\d:\d\d \[worker-0\] d", line)
 
 
@@ -287,13 +289,15 @@ def test_names_are_judged_by_the_job_object_also_without_pods(server, args, answ
 
 
 def test_grep_counts_before_tail_and_reads_the_whole_log(server):
-    assert said("logs", "busy", "--task", "mnist", "--grep", "^[ab]$", "--tail", "1", *K) == ["[worker-0] b"]
-    assert said("logs", "busy", "chief", "--task", "mnist", "--grep", "C", "-i", "--tail", "1", *K) == ["[chief-0] c"]
+    assert output_lines("logs", "busy", "--task", "mnist", "--grep", "^[ab]$", "--tail", "1", *K) == ["[worker-0] b"]
+    assert output_lines("logs", "busy", "chief", "--task", "mnist", "--grep", "C", "-i", "--tail", "1", *K) == [
+        "[chief-0] c"
+    ]
 
 
 def test_since_is_counted_from_the_clock_of_the_server_and_sent_to_it(server):
     server.ahead = START.timestamp() + 60 - time.time()
-    assert said("logs", "busy", "--task", "mnist", "--since", "16s", *K) == [
+    assert output_lines("logs", "busy", "--task", "mnist", "--since", "16s", *K) == [
         "[chief-0] c",
         "[chief-0] c",
         "[worker-0] d",
@@ -318,8 +322,11 @@ def test_the_log_from_before_a_restart_is_printed_once_and_marked(monkeypatch, t
         new["metadata"]["name"]: [(52, "b")],
     }
     with kubeconfig(monkeypatch, tmp_path, BUSY, chief, old, new, logs=logs):
-        lines = said("logs", "busy", *K)
-        assert said("logs", "busy", "chief", "--grep", "o$", *K) == ["--- chief-0, restart 1 ---", "[chief-0] two"]
+        lines = output_lines("logs", "busy", *K)
+        assert output_lines("logs", "busy", "chief", "--grep", "o$", *K) == [
+            "--- chief-0, restart 1 ---",
+            "[chief-0] two",
+        ]
     assert lines == [
         "[worker-0] a",
         "--- chief-0, restart 1 ---",
@@ -349,7 +356,7 @@ def test_follow_marks_a_restart_and_prints_what_was_missed_before_it(server):
         return server.there.answer(asked)
 
     server.script = answer
-    lines = said("logs", "busy", "worker-0", "--task", "mnist", "--since", at(60), "--follow", *K)
+    lines = output_lines("logs", "busy", "worker-0", "--task", "mnist", "--since", at(60), "--follow", *K)
     assert lines == ["[worker-0] last words", "--- worker-0, restart 1 ---", "[worker-0] again"]
 
 
@@ -371,7 +378,7 @@ def test_the_log_of_pods_that_are_gone_is_not_just_empty(server):
 
 
 def test_stop_deletes_by_uid_what_is_labelled_as_the_runs_own(server):
-    assert re.fullmatch(r"mnist cancelled after \S+\.", said("stop", "busy", "--task", "mnist", *K)[-1])
+    assert re.fullmatch(r"mnist cancelled after \S+\.", output_lines("stop", "busy", "--task", "mnist", *K)[-1])
     changes = [(item.method, item.path.rpartition("/")[2], item.body) for item in server.asked if item.body]
     (_, patched, note), (method, deleted, body) = changes
     assert method == "DELETE"
@@ -399,7 +406,7 @@ def test_a_launcher_distinguishes_a_stop_from_a_deletion(noted, state):
 
 
 def test_stop_leaves_what_has_ended(server):
-    (line,) = said("stop", "bad1", *K)
+    (line,) = output_lines("stop", "bad1", *K)
     assert line.startswith("already ended: mnist failed after 15s: ")
     assert not [item for item in server.asked if item.method != "GET"]
 
@@ -430,7 +437,7 @@ def test_debug_shows_events_conditions_digest_and_where_to_look_further(server):
         event(name, 19, "TFJobFailed"),
         event(f"{name}x", 19, "NotOurs"),
     ]
-    lines = said("debug", "bad1", *K)
+    lines = output_lines("debug", "bad1", *K)
     events = lines[lines.index("events") + 1 : lines.index("events") + 4]
     assert [re.search(r"Scheduled|BackOff|TFJobFailed", line)[0] for line in events] == [
         "Scheduled",
@@ -475,7 +482,7 @@ def test_what_is_unknown_names_the_nearest(server, command):
 def test_no_operator_no_kubeconfig_and_no_server_are_distinguished(server, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(server, "script", lambda _: refusal(404, "NotFound"))
-        assert refused("runs", *K) == "error: test serves no kind of job: install an operator\n"
+        assert refused("runs", *K) == "error: test serves no supported job kind: install an operator\n"
     assert "has no context 'other'" in refused("runs", *K, "--context", "other")
     monkeypatch.setattr("tfsteps.backends.kubernetes.backend.COMMAND_PATIENCE_SECONDS", 0.1)
     file = tmp_path / "kubeconfig"
@@ -495,9 +502,9 @@ def test_a_pods_service_account_that_is_not_whole(tmp_path, monkeypatch, files, 
         (tmp_path / name).touch()
     monkeypatch.setattr("tfsteps.kube.access.SERVICE_ACCOUNT", tmp_path)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
-    said = refused("runs", *K)
-    assert said.startswith(f"error: the pod's service account in {tmp_path} cannot be used: ")
-    assert says in said
+    message = refused("runs", *K)
+    assert message.startswith(f"error: the pod's service account in {tmp_path} cannot be used: ")
+    assert says in message
 
 
 @pytest.mark.parametrize(
@@ -535,7 +542,7 @@ def test_a_dry_run_needs_no_cluster(job, home, tmp_path, monkeypatch, where):
     code, out, _ = tfsteps("run", job, "--dry-run", "--run-id", "r1", *where, "--namespace", "ml", "--output", "json")
     assert (code, json.loads(out)["metadata"]["namespace"]) == (0, "ml")
     assert not home.exists()
-    assert said("validate", job, "--system", "kubeflow") == [f"{job}: mnist is fine"]
+    assert output_lines("validate", job, "--system", "kubeflow") == [f"{job}: mnist is fine"]
     assert "no kubeconfig" in refused("run", job, *K, "--dry-run", "--context", "other")
     assert "no kubeconfig" in refused("run", job, *K)
 

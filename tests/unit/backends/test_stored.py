@@ -5,7 +5,7 @@ import json
 import msgspec
 import pytest
 
-from tests.unit.cli.command import refused, said, tfsteps
+from tests.unit.cli.command import output_lines, refused, tfsteps
 from tests.unit.cli.commands.test_runs import links
 from tests.unit.cli.jobs_on_cluster import kubeconfig, pod_of, tfjob
 from tests.unit.runs.test_record_store import attempt_of, opened, put
@@ -43,27 +43,29 @@ def address(tmp_path, monkeypatch):
 
 
 def listed(*options):
-    return {item["run"]: item["state"] for item in json.loads("".join(said("runs", *options, "--output", "json")))}
+    return {
+        item["run"]: item["state"] for item in json.loads("".join(output_lines("runs", *options, "--output", "json")))
+    }
 
 
 def test_an_address_alone(address):
     where = ("--from", address)
     assert listed(*where) == {"good": "succeeded", "bad": "failed", "on": "unknown"}
-    assert "may go on" in "\n".join(said("show", "on", *where))
-    assert said("logs", "good", *where) == ["[worker-0] good"]
-    assert said("report", "bad", *where)[0].endswith("report.html")
-    assert json.loads("".join(said("compare", "good", "bad", *where, "--output", "json")))["differences"]
+    assert "may go on" in "\n".join(output_lines("show", "on", *where))
+    assert output_lines("logs", "good", *where) == ["[worker-0] good"]
+    assert output_lines("report", "bad", *where)[0].endswith("report.html")
+    assert json.loads("".join(output_lines("compare", "good", "bad", *where, "--output", "json")))["differences"]
 
 
 def test_a_page_leads_to_copies_of_reports(address, tmp_path, monkeypatch):
     page = tmp_path / "page.html"
-    assert said("runs", "--from", address, "--html", page) == [str(page)]
-    found = links(page)
-    assert set(found) == {"good", "bad", "on"}
-    assert all((page.parent / file).read_text() == "<html>" for file in found.values())
+    assert output_lines("runs", "--from", address, "--html", page) == [str(page)]
+    addresses = links(page)
+    assert set(addresses) == {"good", "bad", "on"}
+    assert all((page.parent / file).read_text() == "<html>" for file in addresses.values())
     monkeypatch.setattr(runs, "REPORTS", 1)
     monkeypatch.setenv("TFSTEPS_HOME", str(tmp_path / "another"))
-    said("runs", "--from", address, "--html", page, "--sort", "task")
+    output_lines("runs", "--from", address, "--html", page, "--sort", "task")
     assert len(links(page)) == 1
 
 
@@ -105,7 +107,7 @@ def test_a_cluster_shows_what_its_records_know(address, cluster, monkeypatch):
     cluster[RECORDS] = "/records"
     monkeypatch.setenv(RECORDS, address)
     assert listed(*K) == {"good": "succeeded", "bad": "failed", "on": "unknown"}
-    assert said("logs", "good", *K) == ["[worker-0] good"]
+    assert output_lines("logs", "good", *K) == ["[worker-0] good"]
     assert listed(*K, "--namespace", "other") == {}
 
 
@@ -123,7 +125,7 @@ def test_a_job_that_is_there_has_the_use_of_its_record(tmp_path, monkeypatch):
     put(opened(tmp_path / "records"), attempt)
     monkeypatch.setenv("TFSTEPS_HOME", str(tmp_path / "elsewhere"))
     with kubeconfig(monkeypatch, tmp_path, item):
-        (shown,) = json.loads("".join(said("show", "r1", *K, "--output", "json")))["attempts"]
+        (shown,) = json.loads("".join(output_lines("show", "r1", *K, "--output", "json")))["attempts"]
     assert shown["usage"]["worker"]["memory_peak"] == 77
     assert shown["replicas"][0]["incarnations"][0]["reason"] == "OOMKilled"
 
@@ -143,7 +145,7 @@ def test_lines_of_pods_that_are_gone_are_those_that_a_launcher_here_saved(tmp_pa
             f"{other['metadata']['name']} has no pod of worker-0, worker-1 any more, so that lines are missing" in err
         )
         assert saved["metadata"]["name"] not in err
-        assert said("logs", "r1", "--task", "other", "chief", *K) == ["[chief-0] here"]
+        assert output_lines("logs", "r1", "--task", "other", "chief", *K) == ["[chief-0] here"]
         status.state, status.reason = State.LOST, ABANDONED
         attempt.write(status)
         code, out, err = tfsteps("logs", "r1", "--task", "mnist", *K)
@@ -164,14 +166,14 @@ def test_a_detached_job_of_this_machine_has_its_lines_on_its_cluster(tmp_path, m
 
 def test_a_use_that_is_not_known_is_none_of_a_good_run(address, monkeypatch):
     monkeypatch.setattr("tfsteps.cli.commands.tune.DAYS", 1e6)  # the records have no time
-    lines = said("tune", "task", "--from", address)
+    lines = output_lines("tune", "task", "--from", address)
     assert lines[0].startswith("task: 0 good runs of 3")
     assert "  not counted: good: the use of worker is not known" in lines
 
 
 def test_a_page_of_a_cluster_leads_to_stored_reports(address, cluster, tmp_path, monkeypatch):
     monkeypatch.setenv(RECORDS, address)
-    said("runs", *K, "--html", tmp_path / "page.html")
+    output_lines("runs", *K, "--html", tmp_path / "page.html")
     assert set(links(tmp_path / "page.html")) == {"good", "bad", "on"}
 
 

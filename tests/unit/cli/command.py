@@ -36,7 +36,7 @@ def unread(*args):
         return subprocess.run(command, env=env, check=False, stdout=pipe, stderr=pipe).returncode
 
 
-def said(*args):
+def output_lines(*args):
     """Return the lines that a command prints that succeeds and has nothing to complain about."""
     code, out, err = tfsteps(*args)
     assert (code, err) == (0, "")

@@ -27,8 +27,8 @@ def at(seconds):
 def tfjob(run, *conditions, task="mnist", attempt=0, created=0, namespace="ml", job=JOB):
     """Return a TFJob; a condition is (type, status, seconds after the start)."""
     identity = Identity(run=run, task=task, attempt=attempt)
-    places = OutputPaths(output=f"/data/{run}", model=f"/data/{run}/model", logs=f"/data/{run}/logs", base_dir=None)
-    item = TFJob().render(spec.parse(job, "job", registry.options()), identity, places, namespace).manifest
+    paths = OutputPaths(output=f"/data/{run}", model=f"/data/{run}/model", logs=f"/data/{run}/logs", base_dir=None)
+    item = TFJob().render(spec.parse(job, "job", registry.options()), identity, paths, namespace).manifest
     item["metadata"] |= {"uid": f"uid-{run}-{task}-{attempt}", "creationTimestamp": at(created)}
     item["status"] = {
         "conditions": [
@@ -106,15 +106,15 @@ class Cluster:
     def _listed(self, items, asked):
         if asked.query.get("watch"):
             return Answer(parts=["hang"])
-        wanted = dict(_SELECTED.findall(asked.query.get("labelSelector", "")))
+        selector = dict(_SELECTED.findall(asked.query.get("labelSelector", "")))
         space = re.search("/namespaces/([^/]+)/", asked.path)
-        found = [
+        matching = [
             item
             for item in items
-            if wanted.items() <= item["metadata"]["labels"].items()
+            if selector.items() <= item["metadata"]["labels"].items()
             and (space is None or space[1] == item["metadata"]["namespace"])
         ]
-        return Answer(body={"metadata": {"resourceVersion": "1"}, "items": found})
+        return Answer(body={"metadata": {"resourceVersion": "1"}, "items": matching})
 
     def _log(self, asked):
         name = asked.path.split("/")[-2]
@@ -124,17 +124,17 @@ class Cluster:
         return b"".join(f"{at(second)} {text}\n".encode() for second, text in lines[len(lines) - tail :])
 
     def _change(self, asked, name):
-        found = [item for item in self.jobs if item["metadata"]["name"] == name]
-        if not found:
+        items = [item for item in self.jobs if item["metadata"]["name"] == name]
+        if not items:
             return refusal(404, "NotFound")
         if asked.method == "DELETE":
-            uid = found[0]["metadata"]["uid"]
+            uid = items[0]["metadata"]["uid"]
             if asked.body["preconditions"]["uid"] != uid:
                 return refusal(409, "Conflict")
-            self.jobs.remove(found[0])
-            labels = found[0]["metadata"]["labels"].items()
+            self.jobs.remove(items[0])
+            labels = items[0]["metadata"]["labels"].items()
             self.pods = [pod for pod in self.pods if not labels <= pod["metadata"]["labels"].items()]
-        return Answer(body=msgspec.to_builtins(found[0]))
+        return Answer(body=msgspec.to_builtins(items[0]))
 
 
 @contextlib.contextmanager

@@ -49,10 +49,10 @@ def status(run="r1", task="mnist", attempt=0, workers=2, state=State.RUNNING, **
 
 def saved(*lines, hold=False, **more):
     """Write a status and log lines `(replica, text)`; return the attempt, and its lock if it is to be held."""
-    made = status(**more)
-    attempt = AttemptFolder.of(made.identity)
+    attempt_status = status(**more)
+    attempt = AttemptFolder.of(attempt_status.identity)
     lock = attempt.claim()
-    attempt.write(made)
+    attempt.write(attempt_status)
     append(attempt, *lines)
     if hold:
         return attempt, lock

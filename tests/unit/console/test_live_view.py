@@ -70,10 +70,10 @@ def line(text):
 
 def settle(view):
     """Wait until all that a view was told is drawn: the second time from now on begins after it."""
-    wanted, end = view.draws + 2, time.monotonic() + 60
-    while view.draws < wanted:
+    draws, end = view.draws + 2, time.monotonic() + 60
+    while view.draws < draws:
         assert time.monotonic() < end, "it draws no more"
-        view._news.set()
+        view._redraw.set()
         time.sleep(0.02)
 
 

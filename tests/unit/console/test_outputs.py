@@ -126,9 +126,9 @@ def test_what_a_job_did_not_write_is_said_with_the_line_that_does(tmp_path):
     ended = status(state=State.SUCCEEDED, logs=str(tmp_path / "logs"), model=str(tmp_path / "model"))
     for folder in ("logs", "model"):
         (tmp_path / folder).mkdir()
-    said = "\n".join(results(ended))
-    assert 'none: no model in TFSTEPS_MODEL_DIR; in Keras: model.export(os.environ["TFSTEPS_MODEL_DIR"])' in said
-    assert "none: no event files in TFSTEPS_LOG_DIR" in said
+    text = "\n".join(results(ended))
+    assert 'none: no model in TFSTEPS_MODEL_DIR; in Keras: model.export(os.environ["TFSTEPS_MODEL_DIR"])' in text
+    assert "none: no event files in TFSTEPS_LOG_DIR" in text
     (tmp_path / "logs/events.out.tfevents.1").touch()
     ended.state = State.FAILED
     assert "none: no" not in "\n".join(results(ended))

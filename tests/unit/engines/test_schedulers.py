@@ -20,32 +20,32 @@ NOW = dt.datetime(2026, 10, 20, 12, tzinfo=dt.UTC).timestamp()
 
 def runs(plain, scheduler=cronworkflow, count=4, **options):
     """Return the next runs of a schedule as UTC, without seconds."""
-    found = itertools.islice(scheduler.fires(schedule.from_plain(plain), NOW, **options), count)
-    return [utc(at).removesuffix(":00Z") for at in found]
+    dates = itertools.islice(scheduler.fires(schedule.from_plain(plain), NOW, **options), count)
+    return [utc(at).removesuffix(":00Z") for at in dates]
 
 
 def test_from_start_on_and_before_end():
-    given = {"cron": "0 6 * * *", "start": "2026-10-25T06:00:00Z", "end": "2026-10-27T06:00:00Z"}
-    assert runs(given, count=9) == ["2026-10-25T06:00", "2026-10-26T06:00"], "both at `start`, none at `end`"
-    assert runs(given, recurring_run, count=9) == runs(given, count=9)
+    plan = {"cron": "0 6 * * *", "start": "2026-10-25T06:00:00Z", "end": "2026-10-27T06:00:00Z"}
+    assert runs(plan, count=9) == ["2026-10-25T06:00", "2026-10-26T06:00"], "both at `start`, none at `end`"
+    assert runs(plan, recurring_run, count=9) == runs(plan, count=9)
 
 
 def test_a_start_that_has_passed_matters_only_to_those_who_catch_up():
-    given = {"cron": "0 6 * * *", "start": "2026-10-18"}
-    assert runs(given, count=1) == ["2026-10-21T06:00"]
-    assert runs({**given, "catch_up": True}, recurring_run, count=1) == ["2026-10-18T06:00"]
+    plan = {"cron": "0 6 * * *", "start": "2026-10-18"}
+    assert runs(plan, count=1) == ["2026-10-21T06:00"]
+    assert runs({**plan, "catch_up": True}, recurring_run, count=1) == ["2026-10-18T06:00"]
 
 
 def test_intervals_count_from_creation_or_from_start():
     assert runs({"interval": "90m"}, count=2) == ["2026-10-20T13:30", "2026-10-20T15:00"]
-    given = {"interval": "1d", "start": "2026-11-01T00:00:00+02:00"}
-    assert runs(given, recurring_run, count=2) == ["2026-11-01T22:00", "2026-11-02T22:00"]
+    plan = {"interval": "1d", "start": "2026-11-01T00:00:00+02:00"}
+    assert runs(plan, recurring_run, count=2) == ["2026-11-01T22:00", "2026-11-02T22:00"]
 
 
 def test_kubeflow_alone_loses_the_first_midnight_after_a_day_without_one():
-    given = {"cron": "0 0 * * 1", "timezone": "Africa/Cairo", "start": "2027-04-28"}  # April 30 begins at 1:00
-    assert runs(given, count=1) == ["2027-05-02T21:00"]
-    assert runs(given, recurring_run, count=1, server_timezone="Africa/Cairo") == ["2027-05-09T21:00"]
+    plan = {"cron": "0 0 * * 1", "timezone": "Africa/Cairo", "start": "2027-04-28"}  # April 30 begins at 1:00
+    assert runs(plan, count=1) == ["2027-05-02T21:00"]
+    assert runs(plan, recurring_run, count=1, server_timezone="Africa/Cairo") == ["2027-05-09T21:00"]
 
 
 def test_each_scheduler_reports_what_it_cannot_express():
@@ -53,11 +53,11 @@ def test_each_scheduler_reports_what_it_cannot_express():
         "cron": "0 6 * * 1", "timezone": "Europe/Berlin", "start": "2026-11-01", "end": "2027-11-01", "catch_up": True,
         "concurrency": "replace", "starting_deadline": "5s", "history": {"successful": 1, "failed": 0},
     }  # fmt: skip
-    given = schedule.from_plain(everything)
+    plan = schedule.from_plain(everything)
     refused = {
-        "kubeflow": [str(problem) for problem in recurring_run.schedule_problems(given, NOW)],
-        "argo": [str(problem) for problem in cronworkflow.schedule_problems(given)],
-        "cronjob": [str(problem) for problem in cronjob.schedule_problems(given)],
+        "kubeflow": [str(problem) for problem in recurring_run.schedule_problems(plan, NOW)],
+        "argo": [str(problem) for problem in cronworkflow.schedule_problems(plan)],
+        "cronjob": [str(problem) for problem in cronjob.schedule_problems(plan)],
     }
     fields = {name: [text.partition(":")[0] for text in texts] for name, texts in refused.items()}
     assert fields == {
@@ -78,22 +78,22 @@ def test_intervals_that_a_scheduler_cannot_count():
 @pytest.mark.parametrize("zone", ["Asia/Kolkata", "Asia/Tokyo", "Etc/GMT+3", "Asia/Kathmandu"])
 @pytest.mark.parametrize("cron", ["30 3 * * 1-5", "45 23 * * *", "*/15 * * * *", "0 6 * * 0"])
 def test_kubeflow_fires_in_its_own_zone_when_the_author_meant(zone, cron):
-    given = schedule.from_plain({"cron": cron, "timezone": zone})
-    assert recurring_run.schedule_problems(given, NOW) == []
-    there = [utc(at) for at in itertools.islice(recurring_run.fires(given, NOW), 20)]
-    assert there == [utc(at) for at in itertools.islice(fires.fire_times(given, NOW), 20)]
+    plan = schedule.from_plain({"cron": cron, "timezone": zone})
+    assert recurring_run.schedule_problems(plan, NOW) == []
+    there = [utc(at) for at in itertools.islice(recurring_run.fires(plan, NOW), 20)]
+    assert there == [utc(at) for at in itertools.islice(fires.fire_times(plan, NOW), 20)]
 
 
 def test_kubeflow_takes_a_zone_that_is_its_own():
-    given = schedule.from_plain({"cron": "0 6 * * 1", "timezone": "Europe/Berlin"})
-    assert [problem.path for problem in recurring_run.schedule_problems(given, NOW)] == [("timezone",)]
-    assert recurring_run.schedule_problems(given, NOW, "Europe/Berlin") == []
-    assert recurring_run.arguments(given, NOW, "Europe/Berlin")["cron_expression"] == "0 0 6 * * 1"
+    plan = schedule.from_plain({"cron": "0 6 * * 1", "timezone": "Europe/Berlin"})
+    assert [problem.path for problem in recurring_run.schedule_problems(plan, NOW)] == [("timezone",)]
+    assert recurring_run.schedule_problems(plan, NOW, "Europe/Berlin") == []
+    assert recurring_run.arguments(plan, NOW, "Europe/Berlin")["cron_expression"] == "0 0 6 * * 1"
 
 
 def test_intervals_need_no_zone():
-    given = schedule.from_plain({"interval": "1h", "timezone": "Europe/Berlin"})
-    assert recurring_run.schedule_problems(given, NOW) == []
+    plan = schedule.from_plain({"interval": "1h", "timezone": "Europe/Berlin"})
+    assert recurring_run.schedule_problems(plan, NOW) == []
 
 
 def test_each_scheduler_limits_runs_or_refuses():
@@ -107,9 +107,9 @@ def test_each_scheduler_limits_runs_or_refuses():
     )
     assert json.loads(config_map["data"]["workflow.json"])["spec"] == limited
     assert recurring_run.arguments(when, NOW)["max_concurrency"] == 3
-    assert [found.path for found in recurring_run.schedule_problems(when, NOW)] == [("parallelism",), ("timeout",)]
+    assert [problem.path for problem in recurring_run.schedule_problems(when, NOW)] == [("parallelism",), ("timeout",)]
     for scheduler in (cronworkflow, cronjob):
-        assert [found.path for found in scheduler.schedule_problems(when)] == [("max_active_runs",)]
+        assert [problem.path for problem in scheduler.schedule_problems(when)] == [("max_active_runs",)]
     eleven = schedule.from_plain({"cron": "@daily", "concurrency": "allow", "max_active_runs": 11})
     assert "from 1 to 10" in str(recurring_run.schedule_problems(eleven, NOW)[0])
 

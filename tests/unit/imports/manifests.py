@@ -201,9 +201,9 @@ def _type(spec):
 def _t9k_mode(kinds):
     of_role = st.sampled_from([kind.lower() for kind in kinds])
     programs = {"command": st.just(["sleep", "1"]), "skipInitContainer": st.just(True)}
-    each = {"type": of_role, "skipInitContainer": st.booleans()}
-    held = st.fixed_dictionaries(each, optional={"command": programs["command"]})
-    resumed = st.fixed_dictionaries(each, optional={"command": programs["command"], "args": st.just(["x"])})
+    role_fields = {"type": of_role, "skipInitContainer": st.booleans()}
+    held = st.fixed_dictionaries(role_fields, optional={"command": programs["command"]})
+    resumed = st.fixed_dictionaries(role_fields, optional={"command": programs["command"], "args": st.just(["x"])})
     debug = st.fixed_dictionaries(
         {"enabled": st.just(True)}, optional={"replicaSpecs": st.lists(held, max_size=3, unique_by=_type)}
     )

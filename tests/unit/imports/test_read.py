@@ -388,8 +388,8 @@ def test_two_mounts_of_a_volume_that_stays_are_not_merged_into_one():
     assert job.job["pod"]["spec"]["containers"][0]["volumeMounts"] == mounts[1:]
     pod = rendered(job)["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]
     claim = next(volume["name"] for volume in pod["volumes"] if "persistentVolumeClaim" in volume)
-    made = [(mount["name"], mount["mountPath"]) for mount in pod["containers"][0]["volumeMounts"]]
-    assert made == [(claim, "/data"), ("scratch", "/a"), ("scratch", "/b")]
+    mount_pairs = [(mount["name"], mount["mountPath"]) for mount in pod["containers"][0]["volumeMounts"]]
+    assert mount_pairs == [(claim, "/data"), ("scratch", "/a"), ("scratch", "/b")]
 
 
 def test_programs_after_a_pause():

@@ -38,8 +38,8 @@ class FakeApiServer:
             return refusal(404)
         meant = [item for item in items if namespace in (None, _of(item, "namespace"))]
         if name:
-            own = {"apiVersion": api, "kind": _KINDS[api, plural]}
-            return self._one(asked, [{**own, **item} for item in meant if _of(item, "name") == name])
+            identity = {"apiVersion": api, "kind": _KINDS[api, plural]}
+            return self._one(asked, [{**identity, **item} for item in meant if _of(item, "name") == name])
         meant = [{"apiVersion": api, **item} for item in meant if _selected(item, asked.query)]
         body = {
             "apiVersion": api,
@@ -49,22 +49,22 @@ class FakeApiServer:
         }
         return Answer(body=body)
 
-    def _one(self, asked, found):
-        if not found:
+    def _one(self, asked, item):
+        if not item:
             return refusal(404, "NotFound")
         if asked.method == "DELETE":
             uid = asked.body["preconditions"]["uid"]
-            assert uid == found[0]["metadata"]["uid"]
+            assert uid == item[0]["metadata"]["uid"]
             self.deleted.append(uid)
             return Answer(body={"apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Success"})
-        return Answer(body=_stored(found[0]))
+        return Answer(body=_stored(item[0]))
 
     def sweep(self, kinds, namespace="", **options):
         """Make a pass; return what was said, and the count."""
-        said = []
+        lines = []
         with serve(self.answer) as server:
-            count = Sweep(Api(server.access(), patience=0), kinds, namespace, said.append, **options).run()
-        return said, count
+            count = Sweep(Api(server.access(), patience=0), kinds, namespace, lines.append, **options).run()
+        return lines, count
 
 
 def _stored(item):
@@ -72,8 +72,8 @@ def _stored(item):
 
 
 def _of(item, key, default=None):
-    found = item.get("metadata", {}) if isinstance(item.get("metadata"), dict) else {}
-    return found.get(key, default)
+    metadata = item.get("metadata", {}) if isinstance(item.get("metadata"), dict) else {}
+    return metadata.get(key, default)
 
 
 def _selected(item, query):

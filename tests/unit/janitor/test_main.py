@@ -41,13 +41,13 @@ NOTHING = Answer(body={"metadata": {}, "items": []})
 
 
 @pytest.mark.parametrize(
-    ("given", "path"),
+    ("arguments", "path"),
     [([], "/namespaces/ml/tfjobs"), (["-n", "a"], "/namespaces/a/tfjobs"), (["-A"], "/apis/kubeflow.org/v1/tfjobs")],
 )
-def test_once(given, path, kubeconfig, capsys):
+def test_once(arguments, path, kubeconfig, capsys):
     with serve([NOTHING]) as server:
         kubeconfig(server)
-        assert main(["--once", *given]) == 0
+        assert main(["--once", *arguments]) == 0
     assert server.asked[0].path.endswith(path)
     assert capsys.readouterr().out == "0 jobs looked at, 0 deletions due.\n"
 
@@ -88,10 +88,10 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize(("given", "says"), BAD.values(), ids=BAD)
-def test_bad_arguments(given, says, capsys):
+@pytest.mark.parametrize(("arguments", "says"), BAD.values(), ids=BAD)
+def test_bad_arguments(arguments, says, capsys):
     with pytest.raises(SystemExit, match="2"):
-        main(given)
+        main(arguments)
     assert says in capsys.readouterr().err
 
 
@@ -162,15 +162,15 @@ def test_a_port_that_is_in_use(kubeconfig, capsys):
     )
 
 
-@pytest.mark.parametrize("given", [["--keep-failed", "1h"], []], ids=["option", "variable"])
-def test_the_default_retention_reaches_the_pass(given, kubeconfig, capsys, monkeypatch):
-    if not given:
+@pytest.mark.parametrize("arguments", [["--keep-failed", "1h"], []], ids=["option", "variable"])
+def test_the_default_retention_reaches_the_pass(arguments, kubeconfig, capsys, monkeypatch):
+    if not arguments:
         monkeypatch.setenv("TFSTEPS_JANITOR_PRESET", "cube-studio")
     item = job("a", "Failed", owner=None)
     item["status"]["conditions"] = [{**condition("Failed"), "lastTransitionTime": "2026-01-01T00:00:00Z"}]
     with cluster(jobs=[item]) as server:
         kubeconfig(server)
-        assert main(["--once", *given]) == 0
+        assert main(["--once", *arguments]) == 0
         assert deleted(server) == [("a", "uid-a")]
         assert "--keep-failed is" in capsys.readouterr().out
 

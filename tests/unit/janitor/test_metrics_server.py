@@ -8,7 +8,7 @@ import time
 import pytest
 
 from tests.support.waiting import until
-from tfsteps.janitor.metrics import _CLIENTS, JanitorMetrics, MetricsServer, _Handler, serve
+from tfsteps.janitor.metrics import _CLIENTS, JanitorMetrics, MetricsServer, _MetricsHandler, serve
 from tfsteps.janitor.sweep import Count
 
 
@@ -65,8 +65,8 @@ def test_a_port_that_is_in_use():
 
 
 def test_clients_that_hang_do_not_keep_others_away_for_long(port, monkeypatch):
-    assert _Handler.timeout == 10
-    monkeypatch.setattr(_Handler, "timeout", 1)
+    assert _MetricsHandler.timeout == 10
+    monkeypatch.setattr(_MetricsHandler, "timeout", 1)
     begun, threads = time.monotonic(), threading.active_count()
     hanging = [socket.create_connection(("127.0.0.1", port)) for _ in range(3 * _CLIENTS)]
     for client in hanging[::2]:

@@ -36,11 +36,11 @@ RETENTIONS = {
 }
 
 
-@pytest.mark.parametrize(("given", "variables", "expected"), RETENTIONS.values(), ids=RETENTIONS)
-def test_retention(given, variables, expected, monkeypatch):
+@pytest.mark.parametrize(("arguments", "variables", "expected"), RETENTIONS.values(), ids=RETENTIONS)
+def test_retention(arguments, variables, expected, monkeypatch):
     for name, text in variables.items():
         monkeypatch.setenv(VARIABLES[name], text)
-    default = parse(given).default
+    default = parse(arguments).default
     assert (default.succeeded, default.failed) == expected
 
 

@@ -34,7 +34,7 @@ def job(*conditions, age=60.0, ended=30.0, deleted=False, **noted):
     return item
 
 
-def found(item, left="", pods=True):
+def outcome(item, left="", pods=True):
     """Return what is due, and the why."""
     it = due(TFJob(), item, NOW, why_abandoned=lambda: left, has_pods=lambda: pods)
     return (it.what, it.why) if it else None
@@ -75,7 +75,7 @@ CASES = {
 
 @pytest.mark.parametrize(("item", "left", "expected"), CASES.values(), ids=CASES)
 def test_due(item, left, expected):
-    it = found(item, left)
+    it = outcome(item, left)
     assert (it and it[0]) == (expected and expected[0])
     if expected:
         assert expected[1] in it[1]
@@ -195,7 +195,7 @@ def test_nothing_is_due_by_age_without_a_clock(item, _left, _expected):
 
 
 def test_pods_that_are_gone_need_no_deletion():
-    assert found(job("Succeeded"), GONE, pods=False) is None
+    assert outcome(job("Succeeded"), GONE, pods=False) is None
 
 
 def test_who_is_not_due_costs_no_question():

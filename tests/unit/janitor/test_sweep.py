@@ -45,8 +45,8 @@ def replica(task, uid, *, role="worker", **meta):
     labels = {**LABELS, "tfsteps.dev/task": task, **kind}
     owner = {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "name": task, "uid": f"uid-{task}", "controller": True}
     labels["training.kubeflow.org/job-name"] = task
-    own = {"name": f"{task}-{uid}", "namespace": "ml", "uid": uid, "labels": labels, "ownerReferences": [owner]}
-    return {"metadata": {**own, **meta}}
+    metadata = {"name": f"{task}-{uid}", "namespace": "ml", "uid": uid, "labels": labels, "ownerReferences": [owner]}
+    return {"metadata": {**metadata, **meta}}
 
 
 def step(node, uid="w"):
@@ -92,9 +92,9 @@ def cluster(*, jobs=(), pods=(), steps=(), workflow=ENDED, refused=None):
 
 def swept(server, namespace="ml", **options):
     """Make a pass; return what was said, and the count."""
-    said = []
-    sweep = Sweep(Api(server.access(), patience=0), [TFJob()], namespace, said.append, **options)
-    return said, sweep.run()
+    lines = []
+    sweep = Sweep(Api(server.access(), patience=0), [TFJob()], namespace, lines.append, **options)
+    return lines, sweep.run()
 
 
 def deleted(server):
@@ -103,9 +103,11 @@ def deleted(server):
 
 def test_a_job_that_nobody_comes_for():
     with cluster(jobs=[job("a")]) as server:
-        said, count = swept(server)
+        lines, count = swept(server)
     assert deleted(server) == [("a", "uid-a")]
-    assert said == ["TFJob ml/a deleted: it is running, and its Workflow wf has ended (Failed) and wf.train has no pod"]
+    assert lines == [
+        "TFJob ml/a deleted: it is running, and its Workflow wf has ended (Failed) and wf.train has no pod"
+    ]
     assert str(count) == "1 jobs looked at, 1 deletions due"
 
 
@@ -156,8 +158,8 @@ def test_a_workflow_is_asked_for_once_and_again_before_each_deletion():
 
 def test_a_workflow_that_is_gone():
     with cluster(jobs=[job("a")], workflow=refusal(404, "NotFound")) as server:
-        said, _ = swept(server)
-    assert "its Workflow wf is gone" in said[0]
+        lines, _ = swept(server)
+    assert "its Workflow wf is gone" in lines[0]
 
 
 def test_a_job_of_no_workflow_is_left_alone():
@@ -174,17 +176,17 @@ def test_pods_that_a_launcher_would_have_deleted():
         replica("a", "p4", role="x"),
     ]
     with cluster(jobs=[job("a", "Succeeded")], pods=pods) as server:
-        said, count = swept(server)
+        lines, count = swept(server)
     assert deleted(server) == [("a-p1", "p1")]
-    assert said[0].startswith("Pod ml/a-p1 deleted: TFJob ml/a: it has succeeded, on_end is delete_pods, and its Work")
+    assert lines[0].startswith("Pod ml/a-p1 deleted: TFJob ml/a: it has succeeded, on_end is delete_pods, and its Work")
     assert count.due == 1
 
 
 def test_a_dry_run_only_prints_what_would_be_deleted():
     with cluster(jobs=[job("a")]) as server:
-        said, count = swept(server, dry_run=True)
+        lines, count = swept(server, dry_run=True)
     assert deleted(server) == []
-    assert said[0].startswith("TFJob ml/a would be deleted: ")
+    assert lines[0].startswith("TFJob ml/a would be deleted: ")
     assert count.due == 1
 
 
@@ -210,8 +212,8 @@ def test_everywhere():
 
 def test_a_kind_that_the_cluster_does_not_know():
     with cluster(refused={"tfjobs": refusal(404)}) as server:
-        said, count = swept(server)
-    assert (said, count.served, count.failures) == ([], 0, 0)
+        lines, count = swept(server)
+    assert (lines, count.served, count.failures) == ([], 0, 0)
 
 
 FAILURES = {
@@ -225,8 +227,8 @@ FAILURES = {
 @pytest.mark.parametrize(("refused", "says"), FAILURES.values(), ids=FAILURES)
 def test_a_failure_is_reported_and_the_pass_continues(refused, says):
     with cluster(jobs=[job("a"), job("b")], workflow=refused.get("workflow", ENDED), refused=refused) as server:
-        said, count = swept(server)
-    assert says in said
+        lines, count = swept(server)
+    assert says in lines
     assert count.failures == (1 if "tfjobs" in refused else 2)
     assert count.due == (2 if "delete" in refused else 0)
 
@@ -237,9 +239,9 @@ NONSENSE = [{"creationTimestamp": "yesterday", "annotations": {"tfsteps.dev/dead
 @pytest.mark.parametrize("meta", NONSENSE)
 def test_nonsense_in_one_job_does_not_keep_it_from_the_next(meta):
     with cluster(jobs=[job("a", **meta), job("b")]) as server:
-        said, count = swept(server)
+        lines, count = swept(server)
     assert count.failures == 1
-    assert said[0].startswith("TFJob ml/a is not understood: ")
+    assert lines[0].startswith("TFJob ml/a is not understood: ")
     assert deleted(server) == [("b", "uid-b")]
 
 
@@ -299,9 +301,9 @@ def test_without_a_clock_of_the_server_no_age_is_known(monkeypatch):
     with cluster(jobs=jobs) as server:
         jobs.append(ended(server, DAY))
         monkeypatch.setattr("tfsteps.kube.client.Api.server_time", lambda _: None)
-        said, count = swept(server, default=HOUR)
+        lines, count = swept(server, default=HOUR)
     assert deleted(server) == [("b", "uid-b")], "its Workflow has ended, at whatever time"
-    assert said[0] == "ages of jobs are not known: the API server's answers have no header Date"
+    assert lines[0] == "ages of jobs are not known: the API server's answers have no header Date"
     assert count.failures == 1
 
 
@@ -322,9 +324,9 @@ def test_what_was_deleted_and_what_could_not_be_is_counted():
 @pytest.mark.parametrize("answer", [refusal(404, "NotFound"), refusal(409, "Conflict", "it has been modified")])
 def test_what_another_janitor_deleted_is_not_counted_as_ours(answer):
     with cluster(jobs=[job("a")], refused={"delete": answer}) as server:
-        said, count = swept(server)
+        lines, count = swept(server)
     assert (count.deletions, count.failures, count.undeleted) == ({}, 0, set())
-    assert said[0].startswith("TFJob ml/a is already gone or was changed: it is running, and its Workflow")
+    assert lines[0].startswith("TFJob ml/a is already gone or was changed: it is running, and its Workflow")
 
 
 def test_a_healthy_cluster_costs_two_lists(monkeypatch):

@@ -57,9 +57,9 @@ def pod(of, uid, index=0, **meta):
     kinds = {"replica-type": "worker", "replica-index": str(index), "job-name": name}
     labels = {**of["metadata"]["labels"], **{f"training.kubeflow.org/{key}": text for key, text in kinds.items()}}
     owner = {"apiVersion": JOBS[0], "kind": "TFJob", "name": name, "uid": of["metadata"]["uid"], "controller": True}
-    made = {"namespace": of["metadata"]["namespace"], "name": f"{name}-{uid}", "uid": uid, "labels": labels}
-    made |= {"creationTimestamp": dt.datetime.now(dt.UTC).isoformat(), "ownerReferences": [owner], **meta}
-    return {"kind": "Pod", "metadata": made, "status": {"phase": "Running"}}
+    metadata = {"namespace": of["metadata"]["namespace"], "name": f"{name}-{uid}", "uid": uid, "labels": labels}
+    metadata |= {"creationTimestamp": dt.datetime.now(dt.UTC).isoformat(), "ownerReferences": [owner], **meta}
+    return {"kind": "Pod", "metadata": metadata, "status": {"phase": "Running"}}
 
 
 def launcher(namespace="b", owner=OWNER):
@@ -168,10 +168,10 @@ def test_what_is_of_another_namespace_than_was_asked_for_is_not_touched():
         return {"path": asked.path.replace("/namespaces/a", "")} if asked.method == "GET" else {}
 
     fake = Careless({JOBS: [job("x")], PODS: [], FLOWS: [workflow("b", "Failed")]})
-    said, count = fake.sweep([TFJob()], "a")
+    lines, count = fake.sweep([TFJob()], "a")
     assert fake.deleted == []
     assert count.failures == 1
-    assert "it is of namespace b, which was not asked for" in said[0]
+    assert "it is of namespace b, which was not asked for" in lines[0]
 
 
 # --- objects that are no jobs
@@ -250,10 +250,10 @@ def test_nonsense_deletes_nothing_and_stops_nothing(kind, default):
         {here: [due[0], *mad[:200], sane[0], due[1], *mad[200:], *sane[1:], due[2]], FLOWS: [workflow()]}
     )
     fake.objects[PODS] = [launcher("a", {**OWNER, "name": "no name"})]
-    said, count = fake.sweep([kind], default=default)
+    lines, count = fake.sweep([kind], default=default)
     assert sorted(fake.deleted) == sorted(item["metadata"]["uid"] for item in due)
     assert count.served == 1
-    assert count.failures == len([line for line in said if "deleted" not in line])
+    assert count.failures == len([line for line in lines if "deleted" not in line])
 
 
 def test_nonsense_in_pods_deletes_no_others():

@@ -47,57 +47,57 @@ def test_a_task_goes_on_when_its_socket_has_something_to_read(loop, pair):
 
 
 def test_a_silent_socket_is_awaited_until_its_timeout(loop, pair):
-    told = []
+    results = []
 
     async def listen():
         began = time.monotonic()
-        told.append(await readable(pair[0], 0.3))
-        told.append(time.monotonic() - began)
-        told.append(await readable(pair[0], 60))
+        results.append(await readable(pair[0], 0.3))
+        results.append(time.monotonic() - began)
+        results.append(await readable(pair[0], 60))
 
-    loop.run(listen(), told.append)
-    until(lambda: len(told) == 2)
-    assert told[0] is False
-    assert told[1] >= 0.3
+    loop.run(listen(), results.append)
+    until(lambda: len(results) == 2)
+    assert results[0] is False
+    assert results[1] >= 0.3
     pair[1].send(b"x")
-    until(lambda: told[2:] == [True])
+    until(lambda: results[2:] == [True])
 
 
 def test_a_pause_ends_when_its_task_is_woken_even_if_that_was_before(loop):
-    told = []
+    results = []
     go = threading.Event()
 
     async def sleep():
         go.wait()
-        told.append(await pause(60))
-        told.append(await pause(0.05))
-        told.append(await pause(60))
+        results.append(await pause(60))
+        results.append(await pause(0.05))
+        results.append(await pause(60))
 
-    task = loop.run(sleep(), told.append)
+    task = loop.run(sleep(), results.append)
     task.wake()
     go.set()
-    until(lambda: len(told) == 2)
-    assert told == [True, False]
+    until(lambda: len(results) == 2)
+    assert results == [True, False]
     task.wake()
-    until(lambda: len(told) == 3)
-    assert told == [True, False, True]
+    until(lambda: len(results) == 3)
+    assert results == [True, False, True]
 
 
 def test_a_task_that_is_woken_is_not_disturbed_in_its_wait_for_a_socket(loop, pair):
-    told = []
+    results = []
 
     async def listen():
-        told.append("waits")
-        told.append(await readable(pair[0], 60))
-        told.append(await pause(60))
+        results.append("waits")
+        results.append(await readable(pair[0], 60))
+        results.append(await pause(60))
 
-    task = loop.run(listen(), told.append)
-    until(lambda: told)
+    task = loop.run(listen(), results.append)
+    until(lambda: results)
     task.wake()
     time.sleep(0.2)
-    assert told == ["waits"]
+    assert results == ["waits"]
     pair[1].send(b"x")
-    until(lambda: told == ["waits", True, True])
+    until(lambda: results == ["waits", True, True])
 
 
 def test_calls_come_later_in_their_order(loop):
@@ -108,14 +108,14 @@ def test_calls_come_later_in_their_order(loop):
 
 
 def test_an_exception_of_a_task_is_reported(loop):
-    told = []
+    results = []
 
     async def fail():
         await pause(0)
         raise ValueError("no")
 
-    loop.run(fail(), told.append)
-    until(lambda: told == ["ValueError: no"])
+    loop.run(fail(), results.append)
+    until(lambda: results == ["ValueError: no"])
 
 
 def test_thousands_of_waits_take_a_few_threads_and_no_more_timers_than_tasks(loop):

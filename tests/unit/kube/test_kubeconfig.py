@@ -432,9 +432,9 @@ def test_no_mutation_of_a_good_one_is_a_traceback(write, seed):
         file = write(scrambled(dice, text) if dice.random() < 0.3 else text)
         with pytest.raises((AccessError, ApiError)) as failed:  # nobody listens there
             Api(access.find(), patience=0.0).list(PODS, "ns")
-        said = str(failed.value)
-        assert SECRET not in said
-        assert "\n" not in said
-        assert isinstance(failed.value, ApiError) or str(file) in said
+        message = str(failed.value)
+        assert SECRET not in message
+        assert "\n" not in message
+        assert isinstance(failed.value, ApiError) or str(file) in message
         outcomes["good" if isinstance(failed.value, ApiError) else "refused"] += 1
     assert min(outcomes.values()) > 5, outcomes

@@ -137,15 +137,15 @@ def test_equal_lines_that_share_a_time_are_found_again_in_a_rotated_log_or_said_
 ):
     node, position = Node(lines), Position()
     texts = read(position, node.answer(position.resume(), read_so_far))
-    node.begin, found = dropped, YES
+    node.begin, answer = dropped, YES
     try:
         texts += read(position, node.answer(position.resume(), len(lines)))
     except Moved:
-        found = search(position, node.answer(position.resume(), len(lines)))
-        if not found.no:
+        answer = search(position, node.answer(position.resume(), len(lines)))
+        if not answer.no:
             position.resume()
             texts += read(position, node.answer(position.resume(), len(lines)))
-    if found.yes:
+    if answer.yes:
         assert texts == [line.split(b" ", 1)[1][:-1] for _, line in lines]
     else:
         assert dropped, "a log that is whole is read exactly"
@@ -216,8 +216,8 @@ def test_lines_of_the_node_without_a_time_are_shown_and_reported():
     (_, first), (_, second), (_, third) = nanoseconds(3)
     position = Position()
     lines = position.take(first + b"failed to watch\n" + second + b"\n" + third)
-    told = b"(log incomplete: the line before has no time: the node put it there, or dropped lines)"
-    assert lines.texts == [b"line 0", b"failed to watch", told, b"line 1", told, b"line 2"]
+    notice = b"(log incomplete: the line before has no time: the node put it there, or dropped lines)"
+    assert lines.texts == [b"line 0", b"failed to watch", notice, b"line 1", notice, b"line 2"]
     assert lines.incomplete
     assert lines.stamps == sorted(lines.stamps)
 
@@ -241,8 +241,8 @@ def test_a_line_that_is_too_long_comes_in_the_same_pieces_each_time(over, size):
         splitter = Splitter()
         parts = [data[i : i + size] for i in range(0, len(data), size)]
         blocks = splitter.blocks(parts)
-        found = [lines for block, continued in blocks if (lines := position.take(block, continued=continued))]
-        return [text for lines in found for text in lines.texts]
+        answer = [lines for block, continued in blocks if (lines := position.take(block, continued=continued))]
+        return [text for lines in answer for text in lines.texts]
 
     texts = take()
     assert b"".join(texts[:-1]) == b"x" * (log_lines.LONGEST_LINE - len(head) + over)

@@ -23,8 +23,8 @@ HOURS = 3600.0
 HELD = {State.QUEUED, State.SUSPENDED}
 
 
-def job(state, **said):
-    return JobChanged(at=0, state=state, **said)
+def job(state, **fields):
+    return JobChanged(at=0, state=state, **fields)
 
 
 def replica(state):
@@ -55,8 +55,8 @@ class Follower:
         """Return what passes within so many seconds, and after how many of them."""
         start = self.now
         while self.now < start + seconds:
-            if found := self.tick(0.5, visible=visible):
-                return found.name, self.now - start
+            if exceeded := self.tick(0.5, visible=visible):
+                return exceeded.name, self.now - start
         return None
 
 
@@ -214,15 +214,15 @@ def passed_in_scenario(chance):
         counting = {"visible", *(() if held or was_held else ("free", "silent")), *(("queued",) if held else ())}
         seconds = {name: value + (counted if name in counting else 0.0) for name, value in seconds.items()}
         was_visible, was_held = sees, held
-        found = follower.tick(after, visible=sees)
-        assert found or seconds["visible"] + age <= total
-        if found:
-            passed.add(found.name)
-            needed = {"no_progress": "silent", "total": "visible", "queue": "queued"}.get(found.name, "free")
-            assert seconds[needed] + (age if found.name == "total" else 0.0) > found.limit
-            assert held == (found.name == "queue") or found.name == "total"
-            assert found.name != "running" or State.RUNNING in states
-            assert found.name != "queue" or set(states) <= {*HELD, State.UNKNOWN}
+        exceeded = follower.tick(after, visible=sees)
+        assert exceeded or seconds["visible"] + age <= total
+        if exceeded:
+            passed.add(exceeded.name)
+            needed = {"no_progress": "silent", "total": "visible", "queue": "queued"}.get(exceeded.name, "free")
+            assert seconds[needed] + (age if exceeded.name == "total" else 0.0) > exceeded.limit
+            assert held == (exceeded.name == "queue") or exceeded.name == "total"
+            assert exceeded.name != "running" or State.RUNNING in states
+            assert exceeded.name != "queue" or set(states) <= {*HELD, State.UNKNOWN}
     return passed
 
 
@@ -231,12 +231,12 @@ def passed_in_scenario(chance):
 
 def notices(follower, seconds):
     """Return the notices of so many seconds, each with the time of the clock at which it came."""
-    found = []
+    exceeded = []
     for _ in range(int(2 * seconds)):
         assert follower.tick(0.5) is None
         if text := follower.clock.notice():
-            found.append((round(follower.now - 1000), text))
-    return found
+            exceeded.append((round(follower.now - 1000), text))
+    return exceeded
 
 
 def test_a_pending_job_without_a_deadline_is_reported_with_the_reason_ever_more_seldom():

@@ -40,12 +40,12 @@ def job(metrics=LOSS, **more):
     return spec.from_plain({**FIELDS, "outputs": {"metrics": metrics}, **more})
 
 
-def set_outputs(status, made, handle=None, before=None):
+def set_outputs(status, training_job, handle=None, before=None):
     """Do what a launcher does with a job that has ended; a folder that it sees was empty before."""
     handle = handle or Elsewhere(None)
     before = before or EarlierFiles({} if pathlib.Path(status.logs).is_dir() else None)
-    origin = origin_of(status, made, handle, before)
-    event_summary.set_outputs(status, made, handle, origin, before)
+    origin = origin_of(status, training_job, handle, before)
+    event_summary.set_outputs(status, training_job, handle, origin, before)
 
 
 def test_recorded_metrics_count_without_names_and_outside_of_pipelines(tmp_path, monkeypatch):
@@ -116,16 +116,16 @@ def shown(attempt):
 
 def test_what_is_read_elsewhere_is_what_would_be_read_here(logdir):
     attempt, status = ended(UNSEEN)
-    wanted = {**LOSS, "rate": "rate", "none": "train/none"}
+    tags = {**LOSS, "rate": "rate", "none": "train/none"}
     elsewhere = Elsewhere(logdir)
-    set_outputs(status, job(wanted), elsewhere)
+    set_outputs(status, job(tags), elsewhere)
     here = msgspec.structs.replace(status, logs=str(logdir), metrics={}, warnings=[])
-    set_outputs(here, job(wanted))
+    set_outputs(here, job(tags))
     assert (status.metrics, status.warnings) == (here.metrics, here.warnings)
     assert status.metrics == {"loss": 0.25}
     kept = curves.saved(attempt.curves)
     assert json.dumps(kept, default=str) == json.dumps(
-        curves.gather(EventCurves.read(logdir), tuple(wanted.values())), default=str
+        curves.gather(EventCurves.read(logdir), tuple(tags.values())), default=str
     )
     assert "1 value not finite" in shown(attempt)
     assert len(elsewhere.ran) == 1
@@ -249,14 +249,14 @@ def attempted(folder, changes, *, location=Location.LOCAL, handle=None, attempt=
     status = Status(identity=identity, job="one", system="local", state=State.SUCCEEDED, location=location)
     make_private(AttemptFolder.of(identity).folder)
     status.logs, status.model = str(folder / "logs"), str(folder / "model")
-    made = job({}, outputs=fields)
-    before = EarlierFiles.of(status, made)
+    training_job = job({}, outputs=fields)
+    before = EarlierFiles.of(status, training_job)
     changes()
     handle = handle or Here()
     handle.uid = f"u{attempt}"
-    origin = origin_of(status, made, handle, before)
+    origin = origin_of(status, training_job, handle, before)
     AttemptFolder.of(identity).write_event_origin(origin)
-    event_summary.set_outputs(status, made, handle, origin, before)
+    event_summary.set_outputs(status, training_job, handle, origin, before)
     return status
 
 

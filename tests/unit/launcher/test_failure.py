@@ -55,22 +55,24 @@ def test_what_failed_before_the_job_ended_otherwise_is_not_its_reason(state, rea
         [incarnation(5, 1), incarnation(9, 143, ReplicaState.STOPPED)], reason=reason, message="It ended otherwise."
     )
     ended.state = state
-    found = failure_summary(ended, printed())
-    assert found.summary.startswith("It ended otherwise. Before that, worker-0 failed with exit code 1 after 1 restart")
+    failure = failure_summary(ended, printed())
+    assert failure.summary.startswith(
+        "It ended otherwise. Before that, worker-0 failed with exit code 1 after 1 restart"
+    )
 
 
 def test_the_first_to_fail_is_named_with_its_own_frame():
-    found = failure_summary(
+    failure = failure_summary(
         status([incarnation(9, 1)], [incarnation(5, 1)]), printed(worker_1=TRACEBACK, worker_0=["x"])
     )
-    assert (found.replica, found.exit_code) == ("worker-1", 1)
-    assert found.exception == "ValueError: shapes (3,) and (4,) do not match"
-    assert found.frame == "train.py:33 in main"
-    assert found.summary == (
+    assert (failure.replica, failure.exit_code) == ("worker-1", 1)
+    assert failure.exception == "ValueError: shapes (3,) and (4,) do not match"
+    assert failure.frame == "train.py:33 in main"
+    assert failure.summary == (
         "worker-1 failed with exit code 1: ValueError: shapes (3,) and (4,) do not match at train.py:33 in main."
     )
-    assert found.tail == TRACEBACK
-    assert found.fault == "user"
+    assert failure.tail == TRACEBACK
+    assert failure.fault == "user"
 
 
 def test_a_long_exception_keeps_its_type_and_what_is_behind_its_values():
@@ -79,17 +81,17 @@ def test_a_long_exception_keeps_its_type_and_what_is_behind_its_values():
         '  File "a.py", line 1, in f',
         f"ValueError: {[0.0] * 999} is not a Tensor",
     ]
-    found = failure_summary(status([incarnation(5, 1)]), printed(worker_0=lines))
-    assert found.exception.startswith("ValueError: [0.0, ")
-    assert found.exception.endswith("0.0] is not a Tensor")
-    assert len(found.exception) < 310
+    failure = failure_summary(status([incarnation(5, 1)]), printed(worker_0=lines))
+    assert failure.exception.startswith("ValueError: [0.0, ")
+    assert failure.exception.endswith("0.0] is not a Tensor")
+    assert len(failure.exception) < 310
 
 
 def test_the_deadline_that_ended_a_job_comes_before_what_failed_in_it():
-    found = failure_summary(
+    failure = failure_summary(
         status([incarnation(5, 1)], reason="DeadlineExceeded", message="Deadline `total` passed."), printed()
     )
-    assert found.summary == (
+    assert failure.summary == (
         "Deadline `total` passed. Before that, worker-0 failed with exit code 1: the program raised an error."
     )
 
@@ -98,9 +100,9 @@ def test_the_deadline_that_ended_a_job_comes_before_what_failed_in_it():
 def test_a_replica_that_a_deadline_killed_has_not_failed(code):
     killed = status([incarnation(5, code)], reason="DeadlineExceeded", message="It was active for too long")
     for blamed in ("", "worker-0"):
-        found = failure_summary(killed, printed(), blamed)
-        assert (found.summary, found.replica, found.exit_code) == ("It was active for too long", "", None)
-        assert found.fault == "user"
+        failure = failure_summary(killed, printed(), blamed)
+        assert (failure.summary, failure.replica, failure.exit_code) == ("It was active for too long", "", None)
+        assert failure.fault == "user"
     before = status([incarnation(5, code)], [incarnation(9, 1)], reason="DeadlineExceeded", message="Too long")
     assert failure_summary(before, printed()).summary.startswith(
         "Too long. Before that, worker-1 failed with exit code 1"
@@ -112,7 +114,9 @@ def test_a_replica_that_a_deadline_killed_has_not_failed(code):
 def test_the_deletion_of_a_job_comes_before_the_pods_that_went_with_it():
     ended = status([incarnation(5, None, reason="PodDeleted")], reason="Deleted", message="Gone.")
     ended.state = State.LOST
-    assert failure_summary(ended, printed()).summary.startswith("Gone. Before that, worker-0 failed: its pod was taken")
+    assert failure_summary(ended, printed()).summary.startswith(
+        "Gone. Before that, worker-0 failed: its pod was deleted"
+    )
 
 
 def test_the_one_that_the_system_blames_comes_first():
@@ -124,14 +128,19 @@ def test_the_one_that_the_system_blames_comes_first():
 @pytest.mark.parametrize(
     ("code", "reason", "meaning", "fault"),
     [
-        (143, "EvictionByEvictionAPI", "its pod was taken away (EvictionByEvictionAPI)", "platform"),
-        (None, "PodDeleted", "its pod was taken away (PodDeleted)", "platform"),
+        (143, "EvictionByEvictionAPI", "its pod was deleted or evicted (EvictionByEvictionAPI)", "platform"),
+        (None, "PodDeleted", "its pod was deleted or evicted (PodDeleted)", "platform"),
         (1, "", "the program raised an error", "user"),
         (3, "", "the program ended with an error", "user"),
         (127, "", "the command was not found", "user"),
-        (137, "", "killed (SIGKILL): by somebody, or by the kernel for lack of memory (peak 2.0 GiB)", "platform"),
+        (
+            137,
+            "",
+            "killed (SIGKILL) by another process or user, or by the kernel for lack of memory (peak 2.0 GiB)",
+            "platform",
+        ),
         (137, "OOMKilled", "killed for using more than its memory limit (peak 2.0 GiB)", "user"),
-        (143, "", "ended (SIGTERM) by somebody", "platform"),
+        (143, "", "ended (SIGTERM) by another process or user", "platform"),
         (139, "", "crashed (SIGSEGV)", "user"),
         (136, "", "ended by signal 8 (SIGFPE)", "user"),
         (255, "", "the program ended with an error", "user"),
@@ -141,8 +150,8 @@ def test_the_one_that_the_system_blames_comes_first():
     ],
 )
 def test_exit_codes_and_who_is_to_blame(code, reason, meaning, fault):
-    found = failure_summary(status([incarnation(5, code, reason=reason, memory=2 * 2**30)]), printed())
-    assert (found.meaning, found.fault) == (meaning, fault)
+    failure = failure_summary(status([incarnation(5, code, reason=reason, memory=2 * 2**30)]), printed())
+    assert (failure.meaning, failure.fault) == (meaning, fault)
 
 
 @pytest.mark.parametrize(
@@ -171,14 +180,14 @@ def test_a_lost_job_is_the_platforms_fault():
 
 
 def test_restarts_are_counted_and_earlier_failures_do_not_hide_the_last():
-    found = failure_summary(status([incarnation(1, 1), incarnation(2, 1), incarnation(3, 7)]), printed())
-    assert found.summary == "worker-0 failed with exit code 7 after 2 restarts: the program ended with an error."
+    failure = failure_summary(status([incarnation(1, 1), incarnation(2, 1), incarnation(3, 7)]), printed())
+    assert failure.summary == "worker-0 failed with exit code 7 after 2 restarts: the program ended with an error."
 
 
 def test_a_restart_that_comes_after_the_failure_is_not_one_before_it():
     last = msgspec.structs.replace(incarnation(9, None, ReplicaState.STOPPED), number=1)  # its pod never started
-    found = failure_summary(status([incarnation(3, 7), last]), printed())
-    assert found.summary == "worker-0 failed with exit code 7: the program ended with an error."
+    failure = failure_summary(status([incarnation(3, 7), last]), printed())
+    assert failure.summary == "worker-0 failed with exit code 7: the program ended with an error."
 
 
 @pytest.mark.parametrize(("reason", "code"), [("MasterFailed", 7), ("BackoffLimitExceeded", 143)])
@@ -192,22 +201,22 @@ def test_who_was_restarted_and_killed_because_the_job_had_failed_failed_before(r
 
 def test_a_failure_summary_without_a_failed_replica():
     ended = incarnation(5, 143, ReplicaState.STOPPED)
-    found = failure_summary(
+    failure = failure_summary(
         status([ended], reason="DeadlineExceeded", message="Deadline `total` passed after 5s."), printed()
     )
-    assert (found.summary, found.replica) == ("Deadline `total` passed after 5s.", "")
+    assert (failure.summary, failure.replica) == ("Deadline `total` passed after 5s.", "")
 
 
 def test_the_tail_is_twenty_lines():
-    found = failure_summary(status([incarnation(5, 1)]), printed(worker_0=[f"line {i}" for i in range(60)]))
-    assert (len(found.tail), found.tail[-1]) == (20, "line 59")
+    failure = failure_summary(status([incarnation(5, 1)]), printed(worker_0=[f"line {i}" for i in range(60)]))
+    assert (len(failure.tail), failure.tail[-1]) == (20, "line 59")
 
 
 def test_only_the_incarnation_that_failed_is_quoted():
     ended = status([incarnation(1, 1), incarnation(2, 7)])
     ended.replicas[0].incarnations[-1].number = 3  # the two before it were not seen
-    found = failure_summary(ended, lambda _, incarnation: {0: TRACEBACK, 3: ["silent"]}[incarnation])
-    assert (found.exception, found.tail) == ("", ["silent"])
+    failure = failure_summary(ended, lambda _, incarnation: {0: TRACEBACK, 3: ["silent"]}[incarnation])
+    assert (failure.exception, failure.tail) == ("", ["silent"])
 
 
 LOST = ["Traceback (most recent call last):", '  File "t.py", line 9, in step', "UnavailableError: a task is gone"]
@@ -216,12 +225,12 @@ ENDED = ReplicaState.SUCCEEDED
 
 
 def test_a_worker_that_ended_early_with_0_is_the_failure():
-    found = failure_summary(
+    failure = failure_summary(
         status([incarnation(20, 1)], [incarnation(9, 0, ENDED)]), printed(worker_0=LOST), "worker-0"
     )
-    assert (found.replica, found.exit_code, found.fault) == ("worker-1", 0, "user")
-    assert found.summary.startswith("worker-1 ended with exit code 0 11 s before worker-0 failed")
-    assert "docs/get-started/mirrored.md" in found.hint
+    assert (failure.replica, failure.exit_code, failure.fault) == ("worker-1", 0, "user")
+    assert failure.summary.startswith("worker-1 ended with exit code 0 11 s before worker-0 failed")
+    assert "docs/get-started/mirrored.md" in failure.hint
 
 
 @pytest.mark.parametrize(
@@ -243,8 +252,8 @@ def test_with_parameter_servers_workers_may_end_one_after_the_other():
 
 def test_the_replica_with_an_error_of_its_own_comes_before_its_peers_that_lost_it():
     ended = status([incarnation(10, 1)], [incarnation(21, 1)])
-    found = failure_summary(ended, printed(worker_0=LOST, worker_1=OWN), "worker-0")
-    assert (found.replica, found.exception, found.fault) == ("worker-1", "ValueError: no batch", "user")
+    failure = failure_summary(ended, printed(worker_0=LOST, worker_1=OWN), "worker-0")
+    assert (failure.replica, failure.exception, failure.fault) == ("worker-1", "ValueError: no batch", "user")
 
 
 def test_who_was_killed_because_the_job_had_failed_is_not_the_cause():
@@ -268,7 +277,7 @@ def test_failures_of_unknown_time_have_no_first():
             "Evicted",
             "The node was low on memory.",
             None,
-            "its pod was taken away (Evicted: The node was low",
+            "its pod was deleted or evicted (Evicted: The node was low",
             "platform",
         ),
         ("StartError", 'exec: "trian": executable file not found in $PATH', None, "the program could not be", "user"),
@@ -280,7 +289,7 @@ def test_failures_of_unknown_time_have_no_first():
 def test_what_the_platform_says_about_an_end(reason, message, limit, meaning, fault):
     end = incarnation(5, 128 if reason == "StartError" else 137, reason=reason, memory=2 * 2**30)
     end.message, end.memory_limit = message, limit
-    found = failure_summary(status([end]), printed())
-    assert found.meaning.startswith(meaning)
-    assert message.rstrip(".") in found.meaning
-    assert found.fault == fault
+    failure = failure_summary(status([end]), printed())
+    assert failure.meaning.startswith(meaning)
+    assert message.rstrip(".") in failure.meaning
+    assert failure.fault == fault

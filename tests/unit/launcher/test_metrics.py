@@ -25,8 +25,8 @@ CURVES = {
 def collect(folder, tags):
     """Return the values, and the notes of all metrics."""
     origin = EventOrigin(attempt=0, before={})
-    found = event_summary.collect_metrics(EventCurves.read(folder, origin), tags, origin)
-    return found.values, [*found.notes.values()]
+    collected = event_summary.collect_metrics(EventCurves.read(folder, origin), tags, origin)
+    return collected.values, [*collected.notes.values()]
 
 
 @pytest.fixture
@@ -65,8 +65,8 @@ def test_found(logdir, tag, value):
     ],
 )
 def test_not_found(logdir, tag, sentence):
-    found, (missing,) = collect(logdir, {"m": tag})
-    assert found == {}
+    collected, (missing,) = collect(logdir, {"m": tag})
+    assert collected == {}
     assert missing.startswith(sentence)
 
 

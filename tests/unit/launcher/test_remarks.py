@@ -13,7 +13,7 @@ TRACEBACK = [
 ]
 
 
-def said(*replicas, lines=()):
+def remarks_on(*replicas, lines=()):
     listed = [
         ReplicaStatus(
             role=role, index=0, state=state, incarnations=[Incarnation(started=1, ended=2, state=state, exit_code=code)]
@@ -32,19 +32,19 @@ def said(*replicas, lines=()):
 
 
 def test_a_traceback_and_then_exit_code_0():
-    (remark,) = said(("worker", ReplicaState.SUCCEEDED, 0), lines=TRACEBACK)
+    (remark,) = remarks_on(("worker", ReplicaState.SUCCEEDED, 0), lines=TRACEBACK)
     assert remark.startswith(
         "worker-0 ended with exit code 0 after it had printed a traceback: RuntimeError: no checkpo"
     )
 
 
 def test_a_replica_that_failed_although_the_job_succeeded():
-    (remark,) = said(("worker", ReplicaState.SUCCEEDED, 0), ("evaluator", ReplicaState.FAILED, 1))
+    (remark,) = remarks_on(("worker", ReplicaState.SUCCEEDED, 0), ("evaluator", ReplicaState.FAILED, 1))
     assert remark == "evaluator-0 (exit code 1) failed. worker-0 decides the outcome: the job has succeeded without."
 
 
 def test_nothing_is_said_of_an_ordinary_success():
-    assert said(("worker", ReplicaState.SUCCEEDED, 0), ("ps", ReplicaState.STOPPED, 143), lines=["done"]) == []
+    assert remarks_on(("worker", ReplicaState.SUCCEEDED, 0), ("ps", ReplicaState.STOPPED, 143), lines=["done"]) == []
 
 
 def test_replicas_of_one_role_with_different_images():

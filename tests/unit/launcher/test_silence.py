@@ -17,18 +17,18 @@ def status(*replicas):
 
 
 def test_the_one_that_was_silent_longest_is_named_with_its_last_line():
-    found = silence(
+    report = silence(
         status(("worker", R), ("worker", R)), {"worker-0": (150.0, "a"), "worker-1": (110.0, "b")}, 160.0, 10
     )
-    assert found.sentence("t.py:3 in f") == (
+    assert report.sentence("t.py:3 in f") == (
         "worker-1 printed nothing for 50 s; it stood at t.py:3 in f; its last line: b."
     )
-    assert found.incarnation == 2
+    assert report.incarnation == 2
 
 
 def test_one_without_any_output_was_silent_since_its_start():
-    found = silence(status(("worker", R), ("worker", R)), {"worker-0": (150.0, "a")}, 160.0, 10)
-    assert found.sentence("") == "worker-1 printed nothing for 60 s."
+    report = silence(status(("worker", R), ("worker", R)), {"worker-0": (150.0, "a")}, 160.0, 10)
+    assert report.sentence("") == "worker-1 printed nothing for 60 s."
 
 
 def test_nobody_is_named_who_printed_lately():
@@ -36,6 +36,6 @@ def test_nobody_is_named_who_printed_lately():
 
 
 def test_a_trainer_that_has_ended_is_named_but_not_beside_parameter_servers():
-    found = silence(status(("worker", R), ("worker", S)), {}, 160.0, 10)
-    assert "worker-1 had ended with exit code 0" in found.sentence("")
+    report = silence(status(("worker", R), ("worker", S)), {}, 160.0, 10)
+    assert "worker-1 had ended with exit code 0" in report.sentence("")
     assert not silence(status(("worker", R), ("worker", S), ("ps", R)), {}, 160.0, 10).early

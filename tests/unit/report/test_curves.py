@@ -27,8 +27,8 @@ def test_runs_of_one_tag_share_a_chart(tmp_path):
     write(tmp_path / "train", [(1, 0.5), (2, 0.25)])
     write(tmp_path / "eval", [(2, 0.75)])
     write(tmp_path, [(1, 1.0)], tag="accuracy")
-    found = gather(tmp_path)
-    assert [(c.tag, [(r.run, r.points) for r in c.curves]) for c in found.charts] == [
+    charts = gather(tmp_path)
+    assert [(c.tag, [(r.run, r.points) for r in c.curves]) for c in charts.charts] == [
         ("accuracy", [(".", [(1, 1.0)])]),
         ("loss", [("eval", [(2, 0.75)]), ("train", [(1, 0.5), (2, 0.25)])]),
     ]
@@ -73,9 +73,14 @@ def test_a_page_holds_only_so_much(tmp_path):
         write(tmp_path / "run", [(step, step % 7) for step in range(100)], f"tag{tag:02}")
     for run in range(20):
         write(tmp_path / f"run{run}", [(1, 1.0)], "tag00")
-    found = gather(tmp_path)
-    assert (len(found.charts), len(found.more), len(found.charts[0].curves), found.charts[0].more) == (40, 20, 12, 9)
-    assert sum(len(curve.points) for chart in found.charts for curve in chart.curves) <= 8000
+    charts = gather(tmp_path)
+    assert (len(charts.charts), len(charts.more), len(charts.charts[0].curves), charts.charts[0].more) == (
+        40,
+        20,
+        12,
+        9,
+    )
+    assert sum(len(curve.points) for chart in charts.charts for curve in chart.curves) <= 8000
 
 
 def test_memory_is_bounded_while_reading(tmp_path, monkeypatch):

@@ -35,7 +35,7 @@ def test_text_and_attributes_never_become_markup(text, value):
 
 
 @pytest.mark.parametrize(
-    ("made", "expected"),
+    ("html", "expected"),
     [
         (tag("p", "a<b>&\"'"), "<p>a&lt;b&gt;&amp;&quot;&#x27;</p>"),
         (tag("p", Html("<b>x</b>"), None, "y"), "<p><b>x</b>y</p>"),
@@ -45,5 +45,5 @@ def test_text_and_attributes_never_become_markup(text, value):
         (escape("\x1b[31m\x00\x7f\x85\u202e\ud800\t\n"), "␛[31m␀␡\ufffd\ufffd\ufffd\t\n"),
     ],
 )
-def test_forms(made, expected):
-    assert made == expected
+def test_forms(html, expected):
+    assert html == expected

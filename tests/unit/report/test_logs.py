@@ -19,10 +19,10 @@ def texts(tail):
 
 def test_each_replica_has_its_own_lines(tmp_path):
     path = write(tmp_path, ("a-0", b"one"), ("b-0", b"two"), ("a-0", b""), ("c-0", b"not asked for"))
-    found = logs.tails(path, ["a-0", "b-0", "d-0"])
-    assert {name: texts(tail) for name, tail in found.items()} == {"a-0": ["one", ""], "b-0": ["two"], "d-0": []}
-    assert found["a-0"].lines[0].at == "15:06:40.000"
-    assert not any(tail.earlier for tail in found.values())
+    tails = logs.tails(path, ["a-0", "b-0", "d-0"])
+    assert {name: texts(tail) for name, tail in tails.items()} == {"a-0": ["one", ""], "b-0": ["two"], "d-0": []}
+    assert tails["a-0"].lines[0].at == "15:06:40.000"
+    assert not any(tail.earlier for tail in tails.values())
 
 
 @pytest.mark.parametrize("block", [64, 1000, 1 << 20])
@@ -58,18 +58,18 @@ def test_a_talkative_program_leaves_a_quarter_to_the_other_containers(tmp_path):
 def test_a_replica_that_ended_long_ago_is_found(tmp_path, monkeypatch):
     monkeypatch.setattr(logs, "_BLOCK", 1000)
     path = write(tmp_path, ("a-0", b"early"), *[("a-01", b"other") for i in range(100)], *[("b-0", b"x")] * 1000)
-    found = logs.tails(path, ["a-0", "b-0"])
-    assert texts(found["a-0"]) == ["early"]
-    assert not found["a-0"].earlier
-    assert found["b-0"].earlier
+    tails = logs.tails(path, ["a-0", "b-0"])
+    assert texts(tails["a-0"]) == ["early"]
+    assert not tails["a-0"].earlier
+    assert tails["b-0"].earlier
 
 
 def test_many_replicas_share_the_room(tmp_path):
     names = [f"worker-{i}" for i in range(64)]
     path = write(tmp_path, *[(name, b"x" * 300) for name in names for _ in range(200)])
-    found = logs.tails(path, names)
-    assert sum(len(text) for tail in found.values() for text in texts(tail)) < 800_000
-    assert all(len(tail.lines) >= 30 and tail.earlier for tail in found.values())
+    tails = logs.tails(path, names)
+    assert sum(len(text) for tail in tails.values() for text in texts(tail)) < 800_000
+    assert all(len(tail.lines) >= 30 and tail.earlier for tail in tails.values())
 
 
 @pytest.mark.parametrize("block", [1000, 1 << 18, 1 << 20, 1 << 22])
@@ -83,10 +83,10 @@ def test_of_a_huge_log_only_the_end_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(logs, "_READ", 1000)
     monkeypatch.setattr(logs, "_BLOCK", 100)
     path = write(tmp_path, ("a-0", b"early"), *[("b-0", b"%d" % i) for i in range(100)])
-    found = logs.tails(path, ["a-0", "b-0"])
-    assert found["a-0"] == logs.LogTail([], earlier=True)
-    assert texts(found["b-0"])[-1] == "99"
-    assert len(found["b-0"].lines) < 40
+    tails = logs.tails(path, ["a-0", "b-0"])
+    assert tails["a-0"] == logs.LogTail([], earlier=True)
+    assert texts(tails["b-0"])[-1] == "99"
+    assert len(tails["b-0"].lines) < 40
 
 
 @pytest.mark.parametrize(

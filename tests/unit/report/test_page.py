@@ -76,12 +76,12 @@ def test_green_means_succeeded(state):
 
 def test_everything_that_is_known_is_there():
     text = Reader(page_of(finished.failed())).text
-    for said in (
+    for sentence in (
         *("k7c2m9x4qp", "mnist-nightly", "local", "2025-06-15 15:06:40 UTC", "BackoffLimitExceeded", "1m05s"),
         *("ValueError: batch 311 holds <nan>", "train.py:41 in step", "PeerLost", "pid 4712 port 40101", "412 MiB"),
         *("examples_per_second", "0.1555", "step 119  loss", "ghcr.io/acme/mnist:1.4", "/output/logs", "restarting"),
     ):
-        assert said in text
+        assert sentence in text
     assert "\x1b" not in text
     assert "hunter2" not in text
 

@@ -35,7 +35,7 @@ def resources(cpu=None, gib=None, **more):
 
 
 @pytest.mark.parametrize(
-    ("usages", "request_", "said"),
+    ("usages", "request_", "expected"),
     [
         (used((0.4, 1)), resources(2), ["worker-0 used at most 0.4 of 2 requested cores."]),
         (used((0.4, 1), (0.7, 1)), resources(2), ["No worker used more than 0.7 of 2 requested cores."]),
@@ -69,8 +69,8 @@ def resources(cpu=None, gib=None, **more):
         (used((None, None)), resources(2, 4), []),
     ],
 )
-def test_what_is_notable(usages, request_, said):
-    assert list(sentences(usages, request_)) == said
+def test_what_is_notable(usages, request_, expected):
+    assert list(sentences(usages, request_)) == expected
 
 
 def sampled(attempt, names, count=50, container="", **more):

@@ -10,11 +10,11 @@ PARTS = {"DecodeError", "MsgspecError", "JSONDecodeError"}
 
 
 def test_all_use_the_same_errors():
-    found = [
+    calls = [
         f"{file.relative_to(PACKAGE)}:{node.lineno}"
         for file in PACKAGE.rglob("*.py")
         if file.name != "json_errors.py" and "starter" not in file.parts
         for node in ast.walk(ast.parse(file.read_text("utf-8")))
         if isinstance(node, ast.Attribute) and node.attr in PARTS
     ]
-    assert found == []
+    assert calls == []

@@ -67,8 +67,10 @@ def test_the_launcher_may_do_what_it_cannot_do_without():
     )
     fields = {"name": "a", "image": "i", "roles": {"worker": {}}}
     jobs = [spec.from_plain({**fields, **more}, "test", {}) for more in ({}, {"gang": {}}, {"code": "."})]
-    wanted = [permission for job in jobs for permission in needed(TFJob.resource, job, TFJob().permissions(job))]
-    permissions = {(permission.verb, permission.group, permission.plural) for permission in wanted}
+    needed_permissions = [
+        permission for job in jobs for permission in needed(TFJob.resource, job, TFJob().permissions(job))
+    ]
+    permissions = {(permission.verb, permission.group, permission.plural) for permission in needed_permissions}
     assert permissions - granted == set()
     more = spec.from_plain({**fields, "on_evicted": "1h"}, "test", {})
     extra = {(permission.verb, permission.group, permission.plural) for permission in optional(more)}
@@ -127,7 +129,7 @@ def test_no_network_policy_selects_replicas_which_connect_to_each_other(system):
             {"name": "a", "image": "i", "command": ["x"], "roles": {"worker": {"replicas": 2}}}, "t", registry.options()
         )
         who = Identity(run="r", task="t", pipeline="p")
-        rendered = kind.render(job, who, KubernetesSystem(kind).places(job, who, None), "ml")
+        rendered = kind.render(job, who, KubernetesSystem(kind).output_paths(job, who, None), "ml")
         keys = set(re.findall(r"tfsteps\.dev/[\w-]+", str([rendered.manifest, *rendered.dependents])))
         assert "tfsteps.dev/attempt" in keys
         assert not selected(LAUNCHERS, keys)

@@ -120,8 +120,8 @@ def test_it_runs_a_job(components, tmp_path):
     command += ["--component_module_path", components / "train/component.py", "--executor_input"]
     environment = {"PATH": "/usr/bin:/bin", "TFSTEPS_HOME": str(tmp_path / "home"), "HOME": str(tmp_path)}
     for code, expected in ((0, 0), (3, 10)):
-        given = {"parameterValues": {**inputs, "env": {"CODE": str(code)}, "run_id": f"r{code}"}}
-        argument = json.dumps({"inputs": given, "outputs": outputs})
+        inputs_of_step = {"parameterValues": {**inputs, "env": {"CODE": str(code)}, "run_id": f"r{code}"}}
+        argument = json.dumps({"inputs": inputs_of_step, "outputs": outputs})
         done = subprocess.run(
             [*command, argument], check=False, capture_output=True, text=True, cwd=tmp_path, env=environment
         )

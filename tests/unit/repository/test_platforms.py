@@ -15,7 +15,9 @@ def test_every_folder_is_a_part_of_a_platform():
     assert {folder.name for folder in (HERE / "go").iterdir()} == set(MODULES)
 
 
-@pytest.mark.parametrize("module", [item for item in MODULES.values() if item.path], ids=lambda each: each.folder.name)
+@pytest.mark.parametrize(
+    "module", [item for item in MODULES.values() if item.path], ids=lambda module: module.folder.name
+)
 def test_a_part_has_the_version_of_its_folder(module):
     text = (module.folder / "go.mod").read_text()
     assert re.search(rf"^(?:require )?\s*{re.escape(module.path)} v{re.escape(module.version)}\b", text, re.MULTILINE)

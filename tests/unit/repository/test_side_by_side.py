@@ -339,13 +339,13 @@ tests/a/test_b.py ....Es
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "progress"),
     [("", "a"), (PRINTED, "a 14/20 (2 failed)"), ("collected 1 item\n\ntests/a/test_a.py .   [100%]\n", "a 1/1")],
 )
-def test_progress_counts_tests(tmp_path, monkeypatch, text, said):
+def test_progress_counts_tests(tmp_path, monkeypatch, text, progress):
     monkeypatch.setattr(suites, "OUT", tmp_path)
     (tmp_path / "a.txt").write_text(text)
-    assert suites.Suite("a", "", []).progress() == said
+    assert suites.Suite("a", "", []).progress() == progress
 
 
 # --- what is expected

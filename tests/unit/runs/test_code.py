@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from tests.unit.cli.command import said, tfsteps
+from tests.unit.cli.command import output_lines, tfsteps
 from tfsteps.runs import code
 from tfsteps.runs.code import Code, CodeReading
 
@@ -22,14 +22,14 @@ def folder(tmp_path):
 
 
 def test_a_commit_its_changes_and_the_program(folder):
-    found = Code.of(folder, ["python", "-u", "train.py"])
-    assert (len(found.commit), found.changed, found.program) == (40, False, "train.py")
-    assert found.digest == hashlib.sha256(b"print(1)\n").hexdigest()
+    code = Code.of(folder, ["python", "-u", "train.py"])
+    assert (len(code.commit), code.changed, code.program) == (40, False, "train.py")
+    assert code.digest == hashlib.sha256(b"print(1)\n").hexdigest()
     (folder / "train.py").write_text("print(2)\n")
     changed = Code.of(folder, ["python", "train.py"])
-    assert (changed.commit, changed.changed) == (found.commit, True)
-    assert changed.digest != found.digest
-    assert str(changed) == f"commit {found.commit[:12]} with changes, train.py {changed.digest[:12]}"
+    assert (changed.commit, changed.changed) == (code.commit, True)
+    assert changed.digest != code.digest
+    assert str(changed) == f"commit {code.commit[:12]} with changes, train.py {changed.digest[:12]}"
 
 
 def test_a_folder_that_is_no_repository(tmp_path):
@@ -50,8 +50,8 @@ def test_what_is_outside_of_the_folder_or_too_large_is_not_hashed(folder, monkey
     (folder.parent / "outside.py").write_text("x")
     assert Code.of(folder, ["../outside.py"]).digest == ""
     monkeypatch.setattr(code, "_HASH_BYTES", 3)
-    found = Code.of(folder, ["train.py"])
-    assert (found.program, found.digest) == ("train.py", "")
+    recorded = Code.of(folder, ["train.py"])
+    assert (recorded.program, recorded.digest) == ("train.py", "")
 
 
 def test_runs_of_changed_code_differ(folder, monkeypatch):
@@ -60,7 +60,7 @@ def test_runs_of_changed_code_differ(folder, monkeypatch):
     assert tfsteps("run", folder / "job.yaml", "--run-id", "one")[0] == 0
     (folder / "train.py").write_text("print(2)\n")
     assert tfsteps("run", folder / "job.yaml", "--run-id", "two")[0] == 0
-    [row] = [line for line in said("compare", "one", "two") if line.startswith("code")]
+    [row] = [line for line in output_lines("compare", "one", "two") if line.startswith("code")]
     first, second = row.removeprefix("code").split("commit")[1:]
     assert "with changes" in second
     assert "with changes" not in first

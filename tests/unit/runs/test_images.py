@@ -11,9 +11,9 @@ A, B = (f"acme/mnist@sha256:{digit * 64}" for digit in "ab")
 LOCAL = "sha256:" + "c" * 64
 
 
-@pytest.mark.parametrize("given", [A, f"docker-pullable://{A}"])
-def test_an_image_id_has_one_form(given):
-    assert image_of(given) == A
+@pytest.mark.parametrize("image", [A, f"docker-pullable://{A}"])
+def test_an_image_id_has_one_form(image):
+    assert image_of(image) == A
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import tracemalloc
 import pytest
 
 from tests.support.processes import started
-from tests.unit.cli.command import said
+from tests.unit.cli.command import output_lines
 from tests.unit.cli.statuses import saved, status
 from tfsteps.launcher import background
 from tfsteps.launcher.log_writer import LogWriter
@@ -276,13 +276,13 @@ def dropped(state=State.SUCCEEDED, **more):
 
 def test_logs_shows_one_line_at_the_gap_whatever_replica_is_chosen():
     dropped()[1].close()
-    lines = said("logs", "latest")
+    lines = output_lines("logs", "latest")
     gap = [line for line in lines if line.startswith("[log] (log incomplete: ")]
     assert len(gap) == 1
     assert lines[-1] == "[worker-1] 005009"
-    assert said("logs", "latest", "worker-1") == [*gap, *lines[-10:]]
-    assert said("logs", "latest", "--tail", 3) == lines[-3:]
-    (warning,) = [line for line in said("show", "latest") if line.startswith("warning")]
+    assert output_lines("logs", "latest", "worker-1") == [*gap, *lines[-10:]]
+    assert output_lines("logs", "latest", "--tail", 3) == lines[-3:]
+    (warning,) = [line for line in output_lines("show", "latest") if line.startswith("warning")]
     assert "lines (" in warning
     assert gap[0].split()[3] in warning
 
@@ -295,18 +295,18 @@ def test_logs_reports_lines_that_a_full_disk_lost(saved_lines):
         book.lost, book.error = 86, "No space left on device"
         Recorder(status(), attempt, book, []).end(JobChanged(at=2.0, state=State.SUCCEEDED))
     lock.close()
-    lines = said("logs", "latest")
+    lines = output_lines("logs", "latest")
     assert len(lines) == saved_lines + 1
     assert lines[-1] == "[log] (log incomplete: 86 log lines could not be saved: No space left on device)"
-    assert said("logs", "latest", "worker-1", "--follow", "--grep", "none") == lines[-1:]
+    assert output_lines("logs", "latest", "worker-1", "--follow", "--grep", "none") == lines[-1:]
 
 
 def test_logs_follows_across_the_gap():
     attempt, lock = dropped()
     lock.close()
-    assert said("logs", "latest", "--follow") == said("logs", "latest")
-    assert "less" in " ".join(said("debug", "latest"))
-    assert [str(segment.path) for segment in segments(attempt.log)][-1] in " ".join(said("debug", "latest"))
+    assert output_lines("logs", "latest", "--follow") == output_lines("logs", "latest")
+    assert "less" in " ".join(output_lines("debug", "latest"))
+    assert [str(segment.path) for segment in segments(attempt.log)][-1] in " ".join(output_lines("debug", "latest"))
 
 
 def test_a_report_shows_the_gap_in_the_log_of_each_replica():

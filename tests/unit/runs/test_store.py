@@ -159,10 +159,10 @@ def test_log_lines_come_back_and_an_unfinished_one_waits():
 
 def test_a_block_of_lines_is_the_same_as_its_lines():
     worker, texts = ReplicaName("worker", 1), [b"\xff one", b"", b"two"]
-    each = [log_line(0.25 + i, "worker-1", text) for i, text in enumerate(texts)]
-    stamps = [line.split()[0] for line in each]
+    log_lines = [log_line(0.25 + i, "worker-1", text) for i, text in enumerate(texts)]
+    stamps = [line.split()[0] for line in log_lines]
     lines = LogLines(2.25, worker, texts, stamps)
-    assert log_file.log_block(lines) == b"".join(each)
+    assert log_file.log_block(lines) == b"".join(log_lines)
     assert list(log_file.times(lines)) == [(0.25, texts[0]), (1.25, b""), (2.25, b"two")]
     at_once = LogLines(0.25, worker, texts)
     assert log_file.log_block(at_once) == b"".join(log_line(0.25, "worker-1", text) for text in texts)

@@ -66,6 +66,6 @@ def test_read_and_written(text):
 def test_refused(text):
     with pytest.raises(RefusedError) as caught:
         Cron.parse(text)
-    said = f"{caught.value.wrong}. {caught.value.fix}"
-    assert REFUSED[text] in said
+    message = f"{caught.value.wrong}. {caught.value.fix}"
+    assert REFUSED[text] in message
     assert caught.value.fix[0].isupper()

@@ -68,16 +68,16 @@ def test_a_file_is_read(tmp_path):
 
 
 def test_every_default():
-    given = schedule.from_plain({"cron": "@daily"})
-    assert (given.timezone, given.concurrency, given.catch_up) == ("UTC", "forbid", False)
-    assert (given.start, given.end, given.starting_deadline, given.interval) == (None, None, None, None)
-    assert (given.history.successful, given.history.failed) == (None, None)
+    plan = schedule.from_plain({"cron": "@daily"})
+    assert (plan.timezone, plan.concurrency, plan.catch_up) == ("UTC", "forbid", False)
+    assert (plan.start, plan.end, plan.starting_deadline, plan.interval) == (None, None, None, None)
+    assert (plan.history.successful, plan.history.failed) == (None, None)
 
 
 def runs(plain, count=4):
     """Return the next runs of a schedule as UTC, without seconds."""
-    found = itertools.islice(fires.fire_times(schedule.from_plain(plain), NOW), count)
-    return [utc(at).removesuffix(":00Z") for at in found]
+    dates = itertools.islice(fires.fire_times(schedule.from_plain(plain), NOW), count)
+    return [utc(at).removesuffix(":00Z") for at in dates]
 
 
 def test_clocks_that_go_back_fire_twice_and_those_that_go_forward_not_at_all():
@@ -89,9 +89,9 @@ def test_clocks_that_go_back_fire_twice_and_those_that_go_forward_not_at_all():
 
 @pytest.mark.parametrize("zone", ["UTC", "Pacific/Apia", "America/Sao_Paulo"])
 def test_the_latest_start_and_an_end_of_all_times(zone):
-    given = {"cron": "@yearly", "timezone": zone, "start": "9899-12-31T00:00:00Z", "end": "9999-12-31T23:59:59Z"}
-    assert [fire[:4] for fire in runs(given, count=2)] in (["9899", "9900"], ["9900", "9901"])
-    assert runs({**given, "cron": "0 0 29 2 1"}, count=1)
+    plan = {"cron": "@yearly", "timezone": zone, "start": "9899-12-31T00:00:00Z", "end": "9999-12-31T23:59:59Z"}
+    assert [fire[:4] for fire in runs(plan, count=2)] in (["9899", "9900"], ["9900", "9901"])
+    assert runs({**plan, "cron": "0 0 29 2 1"}, count=1)
 
 
 STEPS = {

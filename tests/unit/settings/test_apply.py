@@ -147,17 +147,17 @@ def test_vendors_and_types_become_resources_and_node_labels(gpu, resources, sele
 
 
 @pytest.mark.parametrize(
-    ("gpu", "said"),
+    ("gpu", "message"),
     [
         ('"2(amd,MI300)"', "'amd' is not a vendor of the platform. Allowed: ascend."),
         ("2(H100)", "'H100' is not a type of the platform's GPUs. Allowed: T4."),
         ("0.33", "is no whole number of units. Allowed: multiples of 1/10."),
     ],
 )
-def test_what_the_platform_does_not_have_is_refused(gpu, said):
+def test_what_the_platform_does_not_have_is_refused(gpu, message):
     fraction = {"resource": "example.com/share", "per_gpu": 10}
     document = {"gpu": {"vendors": {"ascend": "a.b/c"}, "types": {"T4": {"t": "4"}}, "fraction": fraction}}
-    assert said in refused(document, f"resources: {{gpu: {gpu}}}\nroles: {{worker: {{}}}}")
+    assert message in refused(document, f"resources: {{gpu: {gpu}}}\nroles: {{worker: {{}}}}")
 
 
 @pytest.mark.parametrize(

@@ -60,13 +60,13 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("text", "path", "said"), BAD)
-def test_a_wrong_setting_is_one_problem_with_its_line(text, path, said):
+@pytest.mark.parametrize(("text", "path", "message"), BAD)
+def test_a_wrong_setting_is_one_problem_with_its_line(text, path, message):
     with pytest.raises(SpecError) as caught:
         parse(text, "settings.yaml", registry.options())
     [line] = str(caught.value).splitlines()
     assert line.startswith(f"settings.yaml:{len(text.splitlines())}: {path}: ")
-    assert said in line
+    assert message in line
 
 
 WHOLE = [  # a text that is refused as a whole, and what is said of the settings
@@ -82,11 +82,11 @@ WHOLE = [  # a text that is refused as a whole, and what is said of the settings
 ]
 
 
-@pytest.mark.parametrize(("text", "said"), WHOLE)
-def test_a_text_that_is_refused_as_a_whole_is_named_settings(text, said):
+@pytest.mark.parametrize(("text", "message"), WHOLE)
+def test_a_text_that_is_refused_as_a_whole_is_named_settings(text, message):
     with pytest.raises(SpecError) as caught:
         parse(text, "my job file.yaml")
-    assert f": settings: {said}" in str(caught.value)
+    assert f": settings: {message}" in str(caught.value)
     assert "job" not in str(caught.value).removeprefix("my job file.yaml")
 
 

@@ -100,9 +100,9 @@ def check(error, text):
         assert 1 <= problem.line <= longest
         assert problem.wrong
         assert problem.fix
-        said = str(problem)
-        assert said.isprintable()
-        assert len(said) < 1000
+        message = str(problem)
+        assert message.isprintable()
+        assert len(message) < 1000
     assert str(error).startswith("job.yaml:")
 
 

@@ -165,8 +165,8 @@ def job(environment, **env):
 
 
 def test_replicas_get_the_run_and_the_trace_of_their_step_but_no_credentials():
-    given = {"MLFLOW_RUN_ID": "1", "TRACEPARENT": "00-a-b-01", "MLFLOW_WORKSPACE": "", "MLFLOW_TRACKING_TOKEN": "t"}
-    assert job({**given, "HOME": "/root"}).env == {"MLFLOW_RUN_ID": "1", "TRACEPARENT": "00-a-b-01"}
+    fields = {"MLFLOW_RUN_ID": "1", "TRACEPARENT": "00-a-b-01", "MLFLOW_WORKSPACE": "", "MLFLOW_TRACKING_TOKEN": "t"}
+    assert job({**fields, "HOME": "/root"}).env == {"MLFLOW_RUN_ID": "1", "TRACEPARENT": "00-a-b-01"}
 
 
 def test_values_are_not_expanded():
@@ -181,9 +181,11 @@ def test_a_variable_of_the_job_stays():
 def test_another_try_of_a_step_finds_its_job(kind):
     system = KubernetesSystem(kind)
 
-    def annotations(given, **env):
-        made = job(given, **env)
-        return system._rendered(made, WHO, system.places(made, WHO, pathlib.Path()), "ns").annotations[SPEC_HASH]
+    def annotations(fields, **env):
+        training_job = job(fields, **env)
+        return system._rendered(
+            training_job, WHO, system.output_paths(training_job, WHO, pathlib.Path()), "ns"
+        ).annotations[SPEC_HASH]
 
     tries = [annotations(dict.fromkeys(STEP_VARIABLES, value)) for value in ("first", "second")]
     assert {*tries, annotations({})} == {tries[0]}

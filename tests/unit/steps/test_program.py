@@ -74,7 +74,7 @@ def test_a_message_is_one_line_and_can_be_written_as_utf_8():
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "expected"),
     [
         (
             OSError(30, "Read-only file system", "/out"),
@@ -84,7 +84,7 @@ def test_a_message_is_one_line_and_can_be_written_as_utf_8():
         (OSError(5, "Input/output error", "/in"), "[Errno 5] Input/output error: '/in'; fix the cause and retry"),
     ],
 )
-def test_an_error_of_the_system_is_said_as_it_is(message, monkeypatch, error, said):
+def test_an_error_of_the_system_is_said_as_it_is(message, monkeypatch, error, expected):
     def fail(*_args):
         raise error
 
@@ -92,7 +92,7 @@ def test_an_error_of_the_system_is_said_as_it_is(message, monkeypatch, error, sa
     code, text = message(launcher.main, {"spec": {}})
     assert code == 13
     assert text.startswith("The step cannot go on: ")
-    assert said in text
+    assert expected in text
 
 
 @pytest.mark.parametrize("created", [True, False])

@@ -21,15 +21,15 @@ def job(**more):
     return spec.from_plain({**EXAMPLE, **more}, "test", registry.options())
 
 
-def found(uses, **more):
+def uses_feature(uses, **more):
     return [spec.dotted(use.path) for use in uses(job(**more))]
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_a_feature_is_found_in_its_example_and_not_without_it(name):
     feature = FEATURES[name]
-    assert found(feature.uses, **feature.job)
-    assert bool(found(feature.uses)) is (name in BY_DEFAULT)
+    assert uses_feature(feature.uses, **feature.job)
+    assert bool(uses_feature(feature.uses)) is (name in BY_DEFAULT)
 
 
 @pytest.mark.parametrize("system", registry.plugins())
@@ -117,4 +117,4 @@ def test_a_job_system_can_refuse_some_uses_of_a_feature():
     ],
 )  # fmt: skip
 def test_what_asks_for_a_feature(uses, more, paths):
-    assert found(uses, **more) == paths
+    assert uses_feature(uses, **more) == paths

@@ -22,9 +22,9 @@ def job(volumes=(), **fields):
     return spec.from_plain({**plain, **fields}, "test")
 
 
-def output(made, task="train"):
+def output(training_job, task="train"):
     here = pathlib.Path()
-    return registry.get("kubeflow").places(made, Identity(run="r1", task=task), here).output
+    return registry.get("kubeflow").output_paths(training_job, Identity(run="r1", task=task), here).output
 
 
 @pytest.mark.parametrize(
@@ -40,29 +40,29 @@ def output(made, task="train"):
     ],
 )
 def test_the_first_volume_that_lasts_holds_the_outputs(volumes, folder):
-    made = job(volumes)
-    assert output(made) == f"{folder}/r1/train"
-    lost = [warning for warning in registry.get("kubeflow").warnings(made) if "lost with their pods" in warning]
+    training_job = job(volumes)
+    assert output(training_job) == f"{folder}/r1/train"
+    lost = [warning for warning in registry.get("kubeflow").warnings(training_job) if "lost with their pods" in warning]
     assert bool(lost) == (folder == NOWHERE)
 
 
 @pytest.mark.parametrize("system", [*registry.on_kubernetes(), "hai"])
 @pytest.mark.parametrize("volumes", [[], [SCRATCH]])
 def test_a_folder_that_is_lost_with_its_pod_is_not_handed_on(system, volumes):
-    made, identity = job([] if system == "hai" else volumes), Identity(run="r1", task="train")
+    training_job, identity = job([] if system == "hai" else volumes), Identity(run="r1", task="train")
     on = registry.get(system)
-    lost = first_status(made, identity, on, on.places(made, identity, pathlib.Path()), "")
+    lost = first_status(training_job, identity, on, on.output_paths(training_job, identity, pathlib.Path()), "")
     assert (lost.output, lost.model, lost.logs) == ("", "", "")
     assert JobOutput.of(lost).model == ""
-    made = job(output_dir="/data/x")
-    kept = first_status(made, identity, on, on.places(made, identity, pathlib.Path()), "")
+    training_job = job(output_dir="/data/x")
+    kept = first_status(training_job, identity, on, on.output_paths(training_job, identity, pathlib.Path()), "")
     assert (kept.output, kept.model, kept.logs) == ("/data/x", "/data/x/model", "/data/x/logs")
 
 
 def test_the_output_dir_of_the_job_file_counts():
-    made = job([CLAIM], output_dir="/other/{name}/{run_id}/{task}")
-    assert output(made) == "/other/mnist/r1/train"
-    assert registry.get("kubeflow").warnings(made) == []
+    training_job = job([CLAIM], output_dir="/other/{name}/{run_id}/{task}")
+    assert output(training_job) == "/other/mnist/r1/train"
+    assert registry.get("kubeflow").warnings(training_job) == []
 
 
 @pytest.mark.parametrize("task", ["mnist-x2k4[0].train", "fan-out-x2k4.train(0:LEARNING_RATE:0.1)", "a*b?{c}"])
@@ -83,16 +83,16 @@ def test_a_task_with_a_plain_name_is_found_by_it():
 @pytest.mark.parametrize("slashes", ["", "/", "//"])
 def test_a_uri_stays_a_uri(system, scheme, slashes, tmp_path):
     board = {"tensorboard": {"log_dir": "./tb/"}} if system in ("local", "tfjob-v1alpha1") else {}
-    made = job(
+    training_job = job(
         output_dir=f"{scheme}://bucket/{{run_id}}{slashes}", outputs={"model": "./export/", "logs": "."}, **board
     )
     identity, on = Identity(run="r1", task="train"), registry.get(system)
-    assert not on.spec_problems(made)
-    places = on.places(made, identity, tmp_path)
+    assert not on.spec_problems(training_job)
+    paths = on.output_paths(training_job, identity, tmp_path)
     root = f"{scheme}://bucket/r1"
-    assert (places.output, places.model, places.logs) == (root, f"{root}/export", root)
-    assert places.tensorboard(made) == (f"{root}/tb" if board else root)
-    plan = json.dumps(on.plan(made, identity, places))
+    assert (paths.output, paths.model, paths.logs) == (root, f"{root}/export", root)
+    assert paths.tensorboard(training_job) == (f"{root}/tb" if board else root)
+    plan = json.dumps(on.plan(training_job, identity, paths))
     assert f"{root}/export" in plan
     assert f'"{scheme}:/bucket' not in plan
 
@@ -109,8 +109,8 @@ def test_a_uri_stays_a_uri(system, scheme, slashes, tmp_path):
     ids=["read-only", "writable", "writable within it", "read-only within it", "another folder"],
 )
 def test_output_on_a_volume_that_is_mounted_read_only_is_refused(volumes, refused):
-    found = registry.get("kubeflow").spec_problems(job(volumes, output_dir="/data/runs/{run_id}"))
-    assert [str(item).partition(",")[0] for item in found] == (
+    problems = registry.get("kubeflow").spec_problems(job(volumes, output_dir="/data/runs/{run_id}"))
+    assert [str(item).partition(",")[0] for item in problems] == (
         [f"output_dir: '/data/runs/{{run_id}}' is on the volume at {volumes[-1]['mount']}"] if refused else []
     )
 
@@ -123,6 +123,6 @@ def test_a_pod_has_no_folder_for_a_relative_path(system):
 
 @pytest.mark.parametrize("folder", ["out/", "./out", "out//", "{base_dir}/out/"])
 def test_a_path_of_this_machine_is_made_whole(folder, tmp_path):
-    made = job(output_dir=folder.format(base_dir=tmp_path))
-    places = registry.get("local").places(made, Identity(run="r1", task="train"), tmp_path)
-    assert (places.output, places.model) == (str(tmp_path / "out"), str(tmp_path / "out/model"))
+    training_job = job(output_dir=folder.format(base_dir=tmp_path))
+    paths = registry.get("local").output_paths(training_job, Identity(run="r1", task="train"), tmp_path)
+    assert (paths.output, paths.model) == (str(tmp_path / "out"), str(tmp_path / "out/model"))

@@ -110,8 +110,8 @@ def test_the_curves_of_an_attempt_are_what_tensorboard_reads_of_its_files(attemp
             for run in (".", "train"):
                 for tag in TAGS:
                     curve = read.curves.get((run, tag))
-                    found = [(value.step, value.value) for value in curve.finite] if curve else []
-                    assert found == oracle(alone / run, tag)
+                    pairs = [(value.step, value.value) for value in curve.finite] if curve else []
+                    assert pairs == oracle(alone / run, tag)
             tags = {f"{run}_{tag}": f"{run}/{tag}" for run in ("train",) for tag in TAGS}
             values, notes = event_summary.collect_metrics(read, tags, origin)
             for name, tag in tags.items():
@@ -121,8 +121,8 @@ def test_the_curves_of_an_attempt_are_what_tensorboard_reads_of_its_files(attemp
     everything = EventCurves.read(together, EventOrigin(attempt=len(attempts), earlier=True))
     for tag in TAGS:
         curve = everything.curves.get(("train", tag))
-        found = [(value.step, value.value) for value in curve.finite] if curve else []
-        assert found == oracle(together / "train", tag)
+        pairs = [(value.step, value.value) for value in curve.finite] if curve else []
+        assert pairs == oracle(together / "train", tag)
 
 
 # --- what is known of a value

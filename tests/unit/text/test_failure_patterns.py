@@ -79,10 +79,10 @@ def test_which_exit_codes_are_signals(code, name):
     ],
 )
 def test_what_helps(lines, advice):
-    said = hint(raised([TRACEBACK, FRAME, *lines]))
-    assert advice in said
-    assert bool(advice) == bool(said)
-    assert all((ROOT / page).is_file() for page in re.findall(r"docs/\S+\.md", said))
+    advice_text = hint(raised([TRACEBACK, FRAME, *lines]))
+    assert advice in advice_text
+    assert bool(advice) == bool(advice_text)
+    assert all((ROOT / page).is_file() for page in re.findall(r"docs/\S+\.md", advice_text))
 
 
 def test_what_will_come_again():

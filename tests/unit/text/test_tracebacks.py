@@ -38,12 +38,12 @@ ERRORS = "tensorflow.python.framework.errors_impl."
 )
 def test_what_real_programs_printed(name, exception, frame):
     lines = (PRINTED / f"{name}.txt").read_text().splitlines()
-    found = raised(lines)
-    assert found.exception.startswith(exception)
-    assert found.frame == frame
+    error = raised(lines)
+    assert error.exception.startswith(exception)
+    assert error.frame == frame
     shown = exception.partition(": ")[2].partition(", while")[0]
-    assert len(found.excerpt) <= 20
-    assert any(shown in line for line in found.excerpt)
+    assert len(error.excerpt) <= 20
+    assert any(shown in line for line in error.excerpt)
 
 
 @pytest.fixture
@@ -56,9 +56,9 @@ def test_numbers_that_are_printed_after_it_do_not_hide_it(graph_execution):
     tail.add([b"step %d" % number for number in range(500)])
     tail.add(graph_execution)
     tail.add([b"  0.1 0.2 0.3"] * 100)
-    found = raised(tail.lines())
-    assert "Received a label value of 63" in found.exception
-    assert any("Received a label value of 63" in line for line in found.excerpt)
+    error = raised(tail.lines())
+    assert "Received a label value of 63" in error.exception
+    assert any("Received a label value of 63" in line for line in error.excerpt)
 
 
 def test_a_progress_bar_before_it_on_its_line(graph_execution):
@@ -113,8 +113,8 @@ def test_memory_is_bounded(block, graph_execution):
     ],
 )
 def test_odd_ones(lines, exception, frame):
-    found = raised(lines)
-    assert (found.exception, found.frame) == (exception, frame)
+    error = raised(lines)
+    assert (error.exception, error.frame) == (exception, frame)
 
 
 def printed_by(*command, **env):
@@ -144,18 +144,18 @@ def printed_by(*command, **env):
 def test_a_file_that_is_not_python(tmp_path, source, exception, frame):
     (tmp_path / "main.py").write_text(source)
     (tmp_path / "broken.py").write_text("def\n")
-    found = raised(printed_by(sys.executable, str(tmp_path / "main.py")))
-    assert found.exception.startswith(exception)
-    assert found.frame == frame
-    assert any(exception[:20] in line for line in found.excerpt)
+    error = raised(printed_by(sys.executable, str(tmp_path / "main.py")))
+    assert error.exception.startswith(exception)
+    assert error.frame == frame
+    assert any(exception[:20] in line for line in error.excerpt)
 
 
 def test_a_fatal_signal_has_the_frame_that_ran(tmp_path):
     path = tmp_path / "crash.py"
     path.write_text("import ctypes\ndef inner():\n    ctypes.string_at(0)\nprint('on the way')\ninner()\n")
-    found = raised(printed_by(sys.executable, str(path), PYTHONFAULTHANDLER="1"))
-    assert found.exception == "Fatal Python error: Segmentation fault"
-    assert found.frame == "crash.py:3 in inner"
+    error = raised(printed_by(sys.executable, str(path), PYTHONFAULTHANDLER="1"))
+    assert error.exception == "Fatal Python error: Segmentation fault"
+    assert error.frame == "crash.py:3 in inner"
 
 
 @pytest.mark.parametrize(

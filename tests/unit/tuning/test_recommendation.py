@@ -27,9 +27,9 @@ def job(resources="{cpu: 4, memory: 8Gi}", roles="{worker: {replicas: 2}}", more
 def run(number, cpu=1.0, memory=GIB, *, seconds=110.0, of=None, role="worker", **more):
     """Return a run whose two workers ran for 59 s each."""
     usage = {role: UsageSummary(seconds=seconds, cpu_peak=cpu, memory_peak=memory)} if cpu is not None else {}
-    made = status(run=f"r{number}", **{"state": State.SUCCEEDED, "usage": usage, **more})
-    made.created = 1e9 + number
-    return RecordedAttempt(made, of or job())
+    run_status = status(run=f"r{number}", **{"state": State.SUCCEEDED, "usage": usage, **more})
+    run_status.created = 1e9 + number
+    return RecordedAttempt(run_status, of or job())
 
 
 def killed(number, limit=None, **more):

@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
+from tfsteps.backends.backend_location import BackendLocation
 from tfsteps.backends.base import NO_LABELS, EventFolder, LogOptions, Section
 from tfsteps.backends.find import FoundRun, Selection, replace_process, run_among, running_replica, some
 from tfsteps.backends.kubernetes import graph, log, tensorboard
 from tfsteps.backends.kubernetes.graph import failed_pipelines
-from tfsteps.backends.place import Place
 from tfsteps.backends.records import Record, record_of, recorded_job, reports_of
 from tfsteps.backends.waiting import Changes, print_now, wait
 from tfsteps.console.errors import CommandError
@@ -53,17 +53,19 @@ _RESUMABLE = {State.SUSPENDED, State.QUEUED}
 
 
 @contextlib.contextmanager
-def cluster(place: Place, of_job: JobCluster | None = None) -> Iterator[ClusterRuns]:
-    """Yield what has been launched on the cluster of `place`; a refusal of the cluster ends the command.
+def cluster(location: BackendLocation, of_job: JobCluster | None = None) -> Iterator[ClusterRuns]:
+    """Yield what has been launched on the cluster of `location`; a refusal of the cluster ends the command.
 
     Args:
-        place: The place; its context may also be a cluster of the platform settings.
-        of_job: Another cluster, on which a job of `place` will be; None = that of `place`.
+        location: The place; its context may also be a cluster of the platform settings.
+        of_job: Another cluster, on which a job of `location` will be; None = that of `location`.
     """
     try:
-        found = of_job or JobCluster(place.context, place.namespace, COMMAND_PATIENCE_SECONDS, launched_from=place.home)
-        api = client.Api(found.api.access, patience=COMMAND_PATIENCE_SECONDS)
-        namespace = "" if place.everywhere else found.namespace
+        cluster_of_jobs = of_job or JobCluster(
+            location.context, location.namespace, COMMAND_PATIENCE_SECONDS, launched_from=location.home
+        )
+        api = client.Api(cluster_of_jobs.api.access, patience=COMMAND_PATIENCE_SECONDS)
+        namespace = "" if location.everywhere else cluster_of_jobs.namespace
     except LaunchError as error:
         raise CommandError(str(error), ExitCode.PLATFORM if error.retryable else ExitCode.USAGE) from error
     try:
@@ -77,10 +79,10 @@ def cluster(place: Place, of_job: JobCluster | None = None) -> Iterator[ClusterR
 class ClusterBackend:
     """The `RunBackend` of a cluster: job objects, their pods and events."""
 
-    def __init__(self, runs: ClusterRuns, place: Place) -> None:
-        """Take what has been launched on the cluster of `place`."""
+    def __init__(self, runs: ClusterRuns, location: BackendLocation) -> None:
+        """Take what has been launched on the cluster of `location`."""
         self._runs = runs
-        self._place = place
+        self._location = location
 
     @property
     def where(self) -> str:
@@ -101,11 +103,11 @@ class ClusterBackend:
         """Look among the jobs; if no run is called `text`, among its operators' names and Workflows without a job."""
         jobs = self.jobs()
         try:
-            return run_among(jobs, text, self.where, self._place.options)
+            return run_among(jobs, text, self.where, self._location.options)
         except CommandError:
             for job in reversed(jobs):
                 if text and text == job.kind.other_name(job.item):
-                    return run_among(jobs, job.status.identity.run, self.where, self._place.options)
+                    return run_among(jobs, job.status.identity.run, self.where, self._location.options)
             for record in reversed(self.pipelines(jobs)):
                 if text in (record.run, record.workflow, record.pipeline):
                     return FoundRun(record.run, [], record)
@@ -165,7 +167,7 @@ class ClusterBackend:
         return lines.printer.printed
 
     def shell(self, job: ClusterJob, replica: str | None, command: Sequence[str]) -> NoReturn:
-        replace_by_kubectl(job, replica, command, self._place)
+        replace_by_kubectl(job, replica, command, self._location)
 
     def stop(self, jobs: Sequence[ClusterJob], *, now: bool) -> None:
         """Delete the job objects, and wait until their pods are gone."""
@@ -181,7 +183,7 @@ class ClusterBackend:
             self._wait(job)
 
     def set_paused(self, jobs: Sequence[ClusterJob], selection: Selection, *, paused: bool) -> None:  # noqa: ARG002
-        set_paused(self._runs, jobs, self._place, paused=paused)
+        set_paused(self._runs, jobs, self._location, paused=paused)
 
     def tensorboard(self, jobs: Sequence[ClusterJob], port: int) -> contextlib.AbstractContextManager[str]:
         if len(jobs) == 1 and (link := jobs[0].kind.tensorboard_link(jobs[0].item)):
@@ -197,7 +199,7 @@ class ClusterBackend:
         return debug_sections(self._runs, job)
 
     def commands(self, job: ClusterJob) -> list[str]:
-        return debug_commands(job, self._place)
+        return debug_commands(job, self._location)
 
     def _wait(self, job: ClusterJob) -> None:
         def waiting_for() -> str:
@@ -247,10 +249,10 @@ def debug_sections(runs: ClusterRuns, job: ClusterJob) -> Iterator[Section]:
     yield "events", [[_local(at), event["type"], _object(event), *_why(event)] for at, event in events]
 
 
-def debug_commands(job: ClusterJob, place: Place) -> list[str]:
+def debug_commands(job: ClusterJob, location: BackendLocation) -> list[str]:
     """Return a shell in a replica that runs, or what is known of one that does not; and what is known of the job."""
     status, container = job.status, job.kind.container
-    kubectl = functools.partial(place.kubectl, status.namespace)
+    kubectl = functools.partial(location.kubectl, status.namespace)
     running = [job_pod for job_pod in job.pods if job_pod.pod.state is ReplicaState.RUNNING]
     lines = [kubectl("describe", job.kind.resource.plural, status.job)]
     if running:
@@ -261,7 +263,7 @@ def debug_commands(job: ClusterJob, place: Place) -> list[str]:
     if restarted := [job_pod for job_pod in job.pods if job_pod.pod.restarts]:
         lines.append(kubectl("logs", "--previous", restarted[0].pod.name, "-c", container))
     follow = [] if status.state.terminal else ["--follow"]
-    return [*lines, shlex.join(["tfsteps", "logs", status.identity.run, *follow]) + place.options]
+    return [*lines, shlex.join(["tfsteps", "logs", status.identity.run, *follow]) + location.options]
 
 
 def _why(item: Mapping[str, Any]) -> tuple[str, str]:
@@ -277,7 +279,9 @@ def _local(stamp: str) -> str:
     return local_time(dt.datetime.fromisoformat(stamp).timestamp()) if stamp else ""
 
 
-def replace_by_kubectl(job: ClusterJob, replica: str | None, command: Sequence[str], place: Place) -> NoReturn:
+def replace_by_kubectl(
+    job: ClusterJob, replica: str | None, command: Sequence[str], location: BackendLocation
+) -> NoReturn:
     """Replace this process by `kubectl exec`: it has the protocol, and the user's log-in plugins.
 
     Raises:
@@ -303,12 +307,12 @@ def replace_by_kubectl(job: ClusterJob, replica: str | None, command: Sequence[s
     terminal = "-it" if sys.stdin.isatty() and sys.stdout.isatty() else "-i"
     words = (terminal, pod.name, "-c", container or job.kind.container, "--", *shell)
     if shutil.which("kubectl") is None:
-        line = place.kubectl(job.status.namespace, "exec", *words)
+        line = location.kubectl(job.status.namespace, "exec", *words)
         raise CommandError(f"kubectl is not installed, or not in PATH; install it, then run this again, or: {line}")
-    replace_process(place.kubectl_words(job.status.namespace, "exec", *words))
+    replace_process(location.kubectl_words(job.status.namespace, "exec", *words))
 
 
-def set_paused(runs: ClusterRuns, jobs: Sequence[ClusterJob], place: Place, *, paused: bool) -> None:
+def set_paused(runs: ClusterRuns, jobs: Sequence[ClusterJob], location: BackendLocation, *, paused: bool) -> None:
     """Pause or resume those of a run's jobs that can be. Errors are raised before anything is changed.
 
     Raises:
@@ -333,7 +337,7 @@ def set_paused(runs: ClusterRuns, jobs: Sequence[ClusterJob], place: Place, *, p
     for job in able:
         if paused:
             _wait_until_paused(runs, job)
-        print(_done(job, place, paused=paused))
+        print(_done(job, location, paused=paused))
 
 
 def _problems(job: ClusterJob, *, paused: bool) -> Iterator[str]:
@@ -374,10 +378,10 @@ def _wait(runs: ClusterRuns, job: ClusterJob, doing: str, hint: str, stays: Call
     wait(waiting_for, print_now, hint, _HINT_SECONDS)
 
 
-def _done(job: ClusterJob, place: Place, *, paused: bool) -> str:
+def _done(job: ClusterJob, location: BackendLocation, *, paused: bool) -> str:
     identity = job.status.identity
     if paused:
-        resume = f"`tfsteps resume {identity.run} --task {identity.task}{place.options}`"
+        resume = f"`tfsteps resume {identity.run} --task {identity.task}{location.options}`"
         return f"{identity.task} is paused; {resume} starts it again"
-    show = f"`tfsteps show {identity.run}{place.options}`"
+    show = f"`tfsteps show {identity.run}{location.options}`"
     return f"{identity.task} is resumed; {show} tells when its replicas have started"

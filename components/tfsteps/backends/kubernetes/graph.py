@@ -166,13 +166,15 @@ def _main(item: _Item) -> str:
 
 def surroundings(api: Api, run: str, jobs: Sequence[ClusterJob]) -> Surroundings:
     """Return what exists of a run beside its jobs. What may not be read is a note, not an error."""
-    reader = _Reader(api)
-    found = [_in_namespace(reader, run, space, own) for space, own in _by_namespace(jobs).items()]
+    reader = _OptionalReader(api)
+    graphs = [
+        _in_namespace(reader, run, space, namespace_jobs) for space, namespace_jobs in _by_namespace(jobs).items()
+    ]
     return Surroundings(
-        pipelines=[node for around in found for node in around.pipelines],
-        launchers={identity: node for around in found for identity, node in around.launchers.items()},
-        parts={identity: nodes for around in found for identity, nodes in around.parts.items()},
-        others=[node for around in found for node in around.others],
+        pipelines=[node for around in graphs for node in around.pipelines],
+        launchers={identity: node for around in graphs for identity, node in around.launchers.items()},
+        parts={identity: nodes for around in graphs for identity, nodes in around.parts.items()},
+        others=[node for around in graphs for node in around.others],
         notes=list(dict.fromkeys(reader.notes)),
     )
 
@@ -184,7 +186,7 @@ def _by_namespace(jobs: Iterable[ClusterJob]) -> dict[str, list[ClusterJob]]:
     return spaces
 
 
-class _Reader:
+class _OptionalReader:
     """Sends requests whose failure leaves something out.
 
     Attributes:
@@ -204,7 +206,7 @@ class _Reader:
             return []
 
 
-def _in_namespace(reader: _Reader, run: str, namespace: str, jobs: Sequence[ClusterJob]) -> Surroundings:
+def _in_namespace(reader: _OptionalReader, run: str, namespace: str, jobs: Sequence[ClusterJob]) -> Surroundings:
     label = f"{RUN_ID}={label_value(run)}"
     run_pods = reader.items("The pods of the run", PODS, namespace, labelSelector=label)
     component = ",".join(f"{key}={value}" for key, value in COMPONENT.items())
@@ -227,7 +229,7 @@ def _in_namespace(reader: _Reader, run: str, namespace: str, jobs: Sequence[Clus
 # --- the Workflow and the launchers
 
 
-class _Workflow(msgspec.Struct, frozen=True):
+class _RunWorkflow(msgspec.Struct, frozen=True):
     """A Workflow, or the object of another engine, with jobs of the run.
 
     Attributes:
@@ -249,7 +251,7 @@ class _Workflow(msgspec.Struct, frozen=True):
     pods_known: bool
 
 
-class _Reference(msgspec.Struct, frozen=True):
+class _WorkflowReference(msgspec.Struct, frozen=True):
     """What a job tells of its Workflow; `uid` empty = any object of that name."""
 
     objects: EngineObjects
@@ -257,26 +259,26 @@ class _Reference(msgspec.Struct, frozen=True):
     uid: str = ""
 
 
-def _reference(job: ClusterJob) -> _Reference | None:
+def _reference(job: ClusterJob) -> _WorkflowReference | None:
     """Return the Workflow of a job; None = it has none. A job that is kept for a retry has another owner."""
     policy, owners = retention_policy(job.item), job.item["metadata"].get("ownerReferences") or []
     kinds = registry.engine_objects()
     for objects in kinds:
         if reference := objects.reference_in(owners):
-            return _Reference(objects, str(reference["name"]), str(reference["uid"]))
+            return _WorkflowReference(objects, str(reference["name"]), str(reference["uid"]))
     named = ((objects, objects.run_name(policy.launcher)) for objects in kinds if policy.kept_until is not None)
-    return next((_Reference(objects, name) for objects, name in named if name), None)
+    return next((_WorkflowReference(objects, name) for objects, name in named if name), None)
 
 
-def _workflows(reader: _Reader, namespace: str, jobs: Iterable[ClusterJob]) -> dict[str, _Workflow]:
-    references: dict[str, _Reference] = {}
+def _workflows(reader: _OptionalReader, namespace: str, jobs: Iterable[ClusterJob]) -> dict[str, _RunWorkflow]:
+    references: dict[str, _WorkflowReference] = {}
     for reference in filter(None, map(_reference, jobs)):
         if reference.uid or reference.name not in references:
             references[reference.name] = reference
     return {name: _workflow(reader, namespace, reference) for name, reference in references.items()}
 
 
-def _workflow(reader: _Reader, namespace: str, reference: _Reference) -> _Workflow:
+def _workflow(reader: _OptionalReader, namespace: str, reference: _WorkflowReference) -> _RunWorkflow:
     """Read a Workflow and the pods of its steps."""
     before, objects, name, uid = len(reader.notes), reference.objects, reference.name, reference.uid
     kind = objects.resource.kind
@@ -291,7 +293,7 @@ def _workflow(reader: _Reader, namespace: str, reference: _Reference) -> _Workfl
     before = len(reader.notes)
     selector = f"{objects.pod_label}={name}" if len(name) <= _LABEL_LENGTH else objects.pod_label
     pods = reader.items("The launchers' pods", PODS, namespace, labelSelector=selector)
-    return _Workflow(
+    return _RunWorkflow(
         objects=objects,
         name=name,
         item=item,
@@ -302,7 +304,7 @@ def _workflow(reader: _Reader, namespace: str, reference: _Reference) -> _Workfl
     )
 
 
-def _pipeline(run: str, namespace: str, workflow: _Workflow, jobs: Iterable[ClusterJob]) -> list[Node]:
+def _pipeline(run: str, namespace: str, workflow: _RunWorkflow, jobs: Iterable[ClusterJob]) -> list[Node]:
     launched = {retention_policy(job.item).launcher for job in jobs}
     node = (
         Node(kind=NodeKind.PIPELINE, name=workflow.name, state="gone" if workflow.missing == "gone" else "")
@@ -312,7 +314,7 @@ def _pipeline(run: str, namespace: str, workflow: _Workflow, jobs: Iterable[Clus
     return [msgspec.structs.replace(node, links=pipeline_links(run, namespace, workflow.name))]
 
 
-def _launcher(job: ClusterJob, workflows: Mapping[str, _Workflow]) -> Node | None:
+def _launcher(job: ClusterJob, workflows: Mapping[str, _RunWorkflow]) -> Node | None:
     """Return the launcher of a job: its pod, or what became of it; None = nothing is known of it."""
     reference = _reference(job)
     workflow = workflows.get(reference.name) if reference else None
@@ -412,14 +414,14 @@ def triggers(api: Api, namespace: str) -> dict[str, str]:
         api: The cluster.
         namespace: Where to look; empty = everywhere. Runs of one name that differ are not known.
     """
-    found: dict[str, set[str]] = {}
+    run_triggers: dict[str, set[str]] = {}
     for objects in registry.engine_objects():
         try:
             for item in api.iterate(objects.resource, namespace):
-                found.setdefault(item["metadata"]["name"], set()).add(objects.trigger_of(item) or UNKNOWN)
+                run_triggers.setdefault(item["metadata"]["name"], set()).add(objects.trigger_of(item) or UNKNOWN)
         except ApiError as error:
             if error.status not in (403, 404):
                 raise
             if error.status == 403:
                 warn(f"what started the runs is not known, without the permission to list {objects.resource.plural}")
-    return {name: values.pop() if len(values) == 1 else UNKNOWN for name, values in found.items()}
+    return {name: values.pop() if len(values) == 1 else UNKNOWN for name, values in run_triggers.items()}

@@ -38,12 +38,12 @@ class ClusterLog:
         self._positions: dict[_Source, Position] = collections.defaultdict(Position)
         self._loop = EventLoop()
         self._readers: dict[_Source, ContainerLog] = {}
-        self._news = Inbox()  # while it is full, the readers wait
+        self._inbox = Inbox()  # while it is full, the readers wait
 
     def print(self, tail: int | None) -> None:
         """Print the lines so far, in the order of time; only the last ones, as many as `tail`; None = all."""
         for job in self._jobs:
-            if without := [name for name in job.without_pods if self._options.wanted(name)]:
+            if without := [name for name in job.without_pods if self._options.accepts(name)]:
                 warn(
                     f"{job.status.job} has no pod of {', '.join(without)} any more, so that lines are missing. A "
                     "launcher that followed it has them: `tfsteps logs RUN` on its machine, or `kubectl logs "
@@ -59,11 +59,11 @@ class ClusterLog:
             self._follow(selection)
 
     def _follow(self, selection: Selection) -> None:
-        timer = threading.Timer(_LAST_LINES_SECONDS, self._news.put, [None])
+        timer = threading.Timer(_LAST_LINES_SECONDS, self._inbox.put, [None])
         timer.daemon = True
         opened = closed = 0
-        for news in self._runs.follow(self._jobs[0].status.identity.run, self._news):
-            match news:
+        for item in self._runs.follow(self._jobs[0].status.identity.run, self._inbox):
+            match item:
                 case None:
                     return
                 case _Program() as program, Lines() as lines:
@@ -73,10 +73,10 @@ class ClusterLog:
                     if lost:
                         self.printer.print(program.lines(note(lost, program.container.restarts)))
                 case _:
-                    self._take(selection.choose(news))
+                    self._take(selection.choose(item))
                     opened = self._read()
             over = all(job.status.state.terminal for job in self._jobs)
-            if self._news.empty():
+            if self._inbox.empty():
                 self.printer.flush()
                 if over and closed == opened:
                     return
@@ -85,7 +85,9 @@ class ClusterLog:
 
     def _take(self, jobs: Sequence[ClusterJob]) -> None:
         self._jobs = jobs
-        self._programs = [program for job in jobs for program in _programs(job) if self._options.wanted(program.source)]
+        self._programs = [
+            program for job in jobs for program in _programs(job) if self._options.accepts(program.source)
+        ]
         self.printer.several = len({job.status.identity.task for job in jobs}) > 1
 
     def _read(self) -> int:
@@ -108,8 +110,8 @@ class ClusterLog:
             program.job.status.namespace,
             program.job_pod.pod.name,
             program.container.name or program.job.kind.container,
-            put=lambda lines: self._news.put((program, lines), lines.size),
-            closed=lambda lost: self._news.put((program, lost)),
+            put=lambda lines: self._inbox.put((program, lines), lines.size),
+            closed=lambda lost: self._inbox.put((program, lost)),
             position=self._positions[program.key],
             restarts=program.container.restarts,
             uid=program.job_pod.pod.uid,

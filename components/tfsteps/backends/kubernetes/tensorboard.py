@@ -181,7 +181,7 @@ def _is_served(api: Api, path: str) -> bool:
 def _tunnel(api: Api, path: str, port: int) -> Iterator[str]:
     """Yield the address of a server on this machine that forwards requests to a path of the API server."""
 
-    class Proxy(_Handler):
+    class Proxy(_ProxyHandler):
         target = path.rstrip("/")
         client = api
 
@@ -200,7 +200,7 @@ def _tunnel(api: Api, path: str, port: int) -> Iterator[str]:
         server.server_close()
 
 
-class _Handler(http.server.BaseHTTPRequestHandler):
+class _ProxyHandler(http.server.BaseHTTPRequestHandler):
     """Forwards one request with the credentials of the kubeconfig. Only TensorBoard's own path is reachable."""
 
     protocol_version = "HTTP/1.1"

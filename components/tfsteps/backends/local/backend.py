@@ -92,13 +92,13 @@ class LocalBackend:
             return self._latest()
         if text and _recorded(text):
             return text
-        found = known_runs()
-        run = match_run(text, found.known, self.where)
+        runs = known_runs()
+        run = match_run(text, runs.known, self.where)
         if run.startswith(text):
             return run
-        for why in found.unread.values():
+        for why in runs.unread.values():
             self._warn(f"{why}; it may be a newer run that is called {text!r}")
-        if wrong := found.future.get(run):
+        if wrong := runs.future.get(run):
             do = "write the id of the run that you mean"
             raise CommandError(f"which run is the newest that is called {text!r} is not known: {wrong}; {do}")
         return run
@@ -515,8 +515,8 @@ def _recorded_environment(job: LocalAttempt, replica: ReplicaStatus) -> tuple[Ma
     except (OSError, *NOT_READABLE) as error:
         raise CommandError(f"{file} cannot be read: {error}; choose another run") from error
     folder = pathlib.Path(status.base_dir or pathlib.Path.cwd())
-    places = OutputPaths(output=status.output, model=status.model, logs=status.logs, base_dir=folder)
-    commands = LocalSystem().commands(described, status.identity, places, lambda count: _ports(status)[:count])
+    paths = OutputPaths(output=status.output, model=status.model, logs=status.logs, base_dir=folder)
+    commands = LocalSystem().commands(described, status.identity, paths, lambda count: _ports(status)[:count])
     command = commands[ReplicaName(replica.role, replica.index)]
     return command.env, str(command.cwd)
 

@@ -28,7 +28,7 @@ class LocalLog(contextlib.ExitStack):
         """Open nothing yet."""
         super().__init__()
         self.printer = LogPrinter(options)
-        self._files: dict[pathlib.Path, tuple[_Incarnations | _Try, LogReader]] = {}
+        self._files: dict[pathlib.Path, tuple[_LineIncarnations | _StepTry, LogReader]] = {}
         self._ended: set[pathlib.Path] = set()  # logs whose lost lines were reported
 
     def print(
@@ -39,9 +39,9 @@ class LocalLog(contextlib.ExitStack):
         tail: int | None = None,
     ) -> None:
         """Print the new lines of `jobs` and of steps of a pipeline; only the last, as many as `tail`; None = all."""
-        sources: list[_Incarnations | _Try] = [_Incarnations(job) for job in jobs]
+        sources: list[_LineIncarnations | _StepTry] = [_LineIncarnations(job) for job in jobs]
         if pipeline:
-            sources += [_Try(step, log) for step in steps if (log := pipeline.log_of(step))]
+            sources += [_StepTry(step, log) for step in steps if (log := pipeline.log_of(step))]
         for source in sorted(sources, key=lambda source: source.started):
             if source.log not in self._files and source.log.exists():
                 self._files[source.log] = source, self.enter_context(LogReader(source.log))
@@ -74,7 +74,7 @@ def containers(job: "LocalAttempt") -> list[str]:
         return sorted({source for _, source, _ in log.read() if "/" in source})
 
 
-class _Try:
+class _StepTry:
     """A try of a step that launched no job."""
 
     def __init__(self, step: StepRecord, log: pathlib.Path) -> None:
@@ -85,7 +85,7 @@ class _Try:
         return LogLine(at, self._step.name, source if source == GAP else "", self._step.number, text)
 
 
-class _Incarnations:
+class _LineIncarnations:
     """Finds the incarnation of a replica that printed a line, by when the one before it had ended."""
 
     def __init__(self, job: "LocalAttempt") -> None:

@@ -12,10 +12,10 @@ import typer
 from tfsteps.answer import NO
 from tfsteps.api.job_input import find_system
 from tfsteps.api.plan import launch_failed
+from tfsteps.backends.backend_location import BackendLocation
 from tfsteps.backends.base import LogOptions, RunBackend
 from tfsteps.backends.find import Job, Selection
 from tfsteps.backends.open import located, open_backend
-from tfsteps.backends.place import Place
 from tfsteps.backends.records import Record, record_of
 from tfsteps.cli.commands.run import RunOutput, Timestamps
 from tfsteps.cli.place_options import Context, Namespace, OnOption
@@ -54,16 +54,16 @@ def attach(
     no launcher follows gets this one: it enforces the deadlines, collects the outputs and cleans up.
     """
     selection = Selection(run, task)
-    place = located(selection, on, context, namespace)
+    location = located(selection, on, context, namespace)
     display = Display(output, timestamps)
-    with open_backend(place) as backend:
+    with open_backend(location) as backend:
         job = only(selection.of(backend.find(run)))
         identity = job.status.identity
         selection = Selection(identity.run, identity.task, identity.attempt)
         try:
-            status = _followed(backend, job, selection, place, display)
+            status = _followed(backend, job, selection, location, display)
         except KeyboardInterrupt:
-            say(_left(place, identity.run))
+            say(_left(location, identity.run))
             raise typer.Exit(INTERRUPTED) from None
         except LaunchError as error:
             raise launch_failed(identity.task, error) from error
@@ -82,12 +82,14 @@ def only(jobs: Sequence[Any]) -> Any:
     return jobs[0]
 
 
-def _left(place: Place, run: str) -> str:
-    name = f"{shlex.quote(run)}{place.options}"
+def _left(location: BackendLocation, run: str) -> str:
+    name = f"{shlex.quote(run)}{location.options}"
     return f"run {run} goes on; `tfsteps attach {name}` follows it again, `tfsteps stop {name}` stops it"
 
 
-def _followed(backend: RunBackend[Any], job: Job, selection: Selection, place: Place, display: Display) -> Status:
+def _followed(
+    backend: RunBackend[Any], job: Job, selection: Selection, location: BackendLocation, display: Display
+) -> Status:
     """Follow a job by the records of its launcher, as its launcher, or by what its place shows; return its end."""
     record = record_of(job.status)
     recorded_end = record and record.status.state.terminal and not may_continue(record.status)
@@ -98,18 +100,20 @@ def _followed(backend: RunBackend[Any], job: Job, selection: Selection, place: P
         with display.observer() as view:
             return background.follow(record.attempt, [view], passes_on=False)
     if (text := backend.recorded(job)) and (record or job.status.detached):
-        return _take_over(job.status, record, msgspec.json.decode(text, type=TrainingJob), place, display)
-    return _watch(backend, job, selection, place, display)
+        return _take_over(job.status, record, msgspec.json.decode(text, type=TrainingJob), location, display)
+    return _watch(backend, job, selection, location, display)
 
 
-def _take_over(status: Status, record: Record | None, job: TrainingJob, place: Place, display: Display) -> Status:
+def _take_over(
+    status: Status, record: Record | None, job: TrainingJob, location: BackendLocation, display: Display
+) -> Status:
     """Follow a job that no launcher follows as its launcher."""
     system = find_system(status.system)
     if isinstance(system, OnCluster):
-        there = place if place.context else Place.of(status)
+        there = location if location.context else BackendLocation.of(status)
         system.cluster = JobCluster(there.context, status.namespace, launched_from=there.home)
     base_dir = pathlib.Path((record.status.base_dir if record else "") or pathlib.Path.cwd())
-    first = first_status(job, status.identity, system, system.places(job, status.identity, base_dir), "")
+    first = first_status(job, status.identity, system, system.output_paths(job, status.identity, base_dir), "")
     first.job, first.uid, first.namespace, first.created = status.job, status.uid, status.namespace, status.created
     what = job, first.job, first.uid
     try:
@@ -125,15 +129,17 @@ def _take_over(status: Status, record: Record | None, job: TrainingJob, place: P
         raise
 
 
-def _watch(backend: RunBackend[Any], job: Job, selection: Selection, place: Place, display: Display) -> Status:
+def _watch(
+    backend: RunBackend[Any], job: Job, selection: Selection, location: BackendLocation, display: Display
+) -> Status:
     """Follow a job whose launcher, if it has one, is elsewhere, and change nothing."""
     identity = job.status.identity
     warn(
         f"run {identity.run} was launched elsewhere, and its job file is not known here: outputs are not collected, "
         f"and nothing is cleaned up. If its launcher is gone: `tfsteps run FILE --run-id {shlex.quote(identity.run)} "
-        f"--task {shlex.quote(identity.task)} --adopt{place.options}`"
+        f"--task {shlex.quote(identity.task)} --adopt{location.options}`"
     )
     if display.output is OutputFormat.TEXT:
-        options = LogOptions(wanted=lambda _: True, timestamps=display.timestamps, follow=True)
+        options = LogOptions(accepts=lambda _: True, timestamps=display.timestamps, follow=True)
         backend.print_log([job], selection, options)
     return backend.follow([job], selection, [Printer()] if display.output is OutputFormat.TEXT else [])[0]

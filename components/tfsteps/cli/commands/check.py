@@ -10,7 +10,7 @@ import typer
 from tfsteps import spec
 from tfsteps.api.job_input import JobInput
 from tfsteps.api.plan import launch_plan, make_plan
-from tfsteps.backends.place import Place, on_of
+from tfsteps.backends.backend_location import BackendLocation, on_of
 from tfsteps.cli.place_options import Context, Namespace, on_option
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say
@@ -87,13 +87,13 @@ def check(
     image = image or (IMAGE if on == Location.KUBERNETES else None)
     if wrong := unqualified({"image": image}):
         raise CommandError(f"{wrong[0]}; or give --image")
-    place = Place(on, context, namespace)
+    location = BackendLocation(on, context, namespace)
     run, codes = new_run_id("check"), []
-    for name, why_not in _systems(place, system):
+    for name, why_not in _systems(location, system):
         if why_not:
             print(f"{name}: {why_not}", flush=True)
         else:
-            codes.append(_checked(name, place, run, _job(name, image, timeout)))
+            codes.append(_checked(name, location, run, _job(name, image, timeout)))
     if not codes:
         raise CommandError(f"no job system could be checked on {on}", ExitCode.PLATFORM)
     if worst := max(codes):
@@ -102,18 +102,18 @@ def check(
         raise typer.Exit(worst)
 
 
-def _systems(place: Place, only: str | None) -> Iterator[tuple[str, str]]:
+def _systems(location: BackendLocation, only: str | None) -> Iterator[tuple[str, str]]:
     """Yield the job systems of a place, each with the reason why it cannot be checked; empty = it can."""
-    if place.on != Location.KUBERNETES:
-        yield place.on, ""
+    if location.on != Location.KUBERNETES:
+        yield location.on, ""
         return
     from tfsteps.backends.kubernetes.backend import cluster  # noqa: PLC0415  other places need no client
     from tfsteps.systems.kubernetes import permissions  # noqa: PLC0415
     from tfsteps.systems.kubernetes.permissions import Permission  # noqa: PLC0415
     from tfsteps.systems.kubernetes.preflight import discovery  # noqa: PLC0415
 
-    with cluster(place) as runs:
-        namespace = place.namespace or runs.api.access.namespace
+    with cluster(location) as runs:
+        namespace = location.namespace or runs.api.access.namespace
         named = {only: registry.kinds_of(only)[0].resource} if only else registry.discoverable()
         served = discovery.served(runs.api, named)
         for name, resource in named.items():
@@ -144,11 +144,11 @@ def _no_answer(error: Exception) -> bool:
     return isinstance(error, CommandError) and error.code == ExitCode.PLATFORM
 
 
-def _checked(name: str, place: Place, run: str, job: JobInput) -> ExitCode:
+def _checked(name: str, location: BackendLocation, run: str, job: JobInput) -> ExitCode:
     """Run the job on one system, print the result, and return its code."""
     began = time.monotonic()
     try:
-        status: Status = launch_plan(make_plan(job, name, place, run, name), [_Quiet()])
+        status: Status = launch_plan(make_plan(job, name, location, run, name), [_Quiet()])
     except (SpecError, LaunchError, CommandError) as error:
         unknown = error.retryable if isinstance(error, LaunchError) else _no_answer(error)
         print(f"{name}: {'not known' if unknown else 'fails'}: {error}", flush=True)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import msgspec
 import typer
 
+from tfsteps.backends.backend_location import BackendLocation
 from tfsteps.backends.find import LATEST, KnownRun, Selection, match_id
 from tfsteps.backends.local.backend import LocalBackend, known_runs
 from tfsteps.backends.local.log import LocalAttempt
 from tfsteps.backends.open import located, open_backend
-from tfsteps.backends.place import Place
 from tfsteps.cli.commands import rm
 from tfsteps.cli.commands.rm import DryRun
 from tfsteps.cli.completion import complete_run
@@ -71,20 +71,27 @@ class Scope(NamedTuple):
     Attributes:
         run: Id of the run.
         task: The task; empty = all tasks.
-        own: Whether the run is the task's own: then what names no task is the task's, too.
+        whole_run: Whether the run is the task's own: then what names no task is the task's, too.
     """
 
     run: str
     task: str = ""
-    own: bool = False
+    whole_run: bool = False
 
     def __str__(self) -> str:
         """Return `run r1, task train`, for messages."""
-        return clean(f"run {self.run}, task {self.task}" if self.task and not self.own else f"run {self.run}")
+        return clean(f"run {self.run}, task {self.task}" if self.task and not self.whole_run else f"run {self.run}")
 
 
 def clear_scope(
-    scope: Scope, explicit: Place | None, on: str | None, context: str, command: str, *, yes: bool, dry_run: bool
+    scope: Scope,
+    explicit: BackendLocation | None,
+    on: str | None,
+    context: str,
+    command: str,
+    *,
+    yes: bool,
+    dry_run: bool,
 ) -> None:
     """Show everything in a scope, and remove it with the user's consent; arguments as for `contents`.
 
@@ -114,7 +121,7 @@ def clear_scope(
 
 
 @contextlib.contextmanager
-def contents(scope: Scope, explicit: Place | None, on: str | None, context: str) -> "Iterator[Contents]":
+def contents(scope: Scope, explicit: BackendLocation | None, on: str | None, context: str) -> "Iterator[Contents]":
     """Yield what is in a scope.
 
     Args:
@@ -126,7 +133,7 @@ def contents(scope: Scope, explicit: Place | None, on: str | None, context: str)
     Raises:
         CommandError: A place cannot be asked, or a part of the run is a demo.
     """
-    run, task, own = scope
+    run, task, whole_run = scope
     with rm.reading():
         try:
             removal.check_changeable(run)
@@ -136,10 +143,10 @@ def contents(scope: Scope, explicit: Place | None, on: str | None, context: str)
     from tfsteps.cli.clearing import clearing  # noqa: PLC0415  it imports the client of clusters
 
     recorded = [] if on == Location.LOCAL else _recorded_places(jobs, context)
-    places = list(dict.fromkeys([*([explicit] if explicit else []), *recorded]))
+    locations = list(dict.fromkeys([*([explicit] if explicit else []), *recorded]))
     with contextlib.ExitStack() as stack:
-        parts = [stack.enter_context(clearing(place, run, task, own=own)) for place in places]
-        yield Contents(scope, jobs, places, parts)
+        parts = [stack.enter_context(clearing(location, run, task, whole_run=whole_run)) for location in locations]
+        yield Contents(scope, jobs, locations, parts)
 
 
 class Contents(NamedTuple):
@@ -148,19 +155,19 @@ class Contents(NamedTuple):
     Attributes:
         scope: The run, or one task of it.
         jobs: What this machine records.
-        places: The other places.
+        locations: The other places.
         parts: What is there, in the same order.
     """
 
     scope: Scope
     jobs: Sequence[LocalAttempt]
-    places: Sequence[Place]
+    locations: Sequence[BackendLocation]
     parts: "Sequence[Clearing]"
 
     @property
     def where(self) -> str:
-        """The places as a user names them."""
-        return " or ".join([*(f"with{place.options}" for place in self.places), f"in {store.home()}"])
+        """The locations as a user names them."""
+        return " or ".join([*(f"with{location.options}" for location in self.locations), f"in {store.home()}"])
 
     def lines(self) -> list[str]:
         return [*_launchers(self.jobs), *(line for part in self.parts for line in part.lines()), *_records(self.scope)]
@@ -189,7 +196,7 @@ class Contents(NamedTuple):
                 write_run(run)
 
 
-def _resolved(text: str, place: Place | None) -> str:
+def _resolved(text: str, location: BackendLocation | None) -> str:
     """Return the id of the run; `text` itself if no job and no record of such a run is known.
 
     Raises:
@@ -198,8 +205,8 @@ def _resolved(text: str, place: Place | None) -> str:
     if text == LATEST or not text:
         raise CommandError(f"{text!r} cannot be cleared: write the id of the run, or its beginning")
     known = known_runs().known
-    if place:
-        with open_backend(place) as backend:
+    if location:
+        with open_backend(location) as backend:
             known = [*known, *(KnownRun.of(job) for job in backend.jobs())]
     names = {name for item in known for name in (*item.names, item.workflow)}
     if text not in names and not any(item.id.startswith(text) for item in known):
@@ -207,11 +214,13 @@ def _resolved(text: str, place: Place | None) -> str:
     return match_id(text, known, "here")
 
 
-def _recorded_places(jobs: Sequence[LocalAttempt], context: str) -> list[Place]:
+def _recorded_places(jobs: Sequence[LocalAttempt], context: str) -> list[BackendLocation]:
     """Return where launchers of this machine have started jobs of the run."""
-    recorded = [Place.of(job.status) for job in jobs]
-    known = [place for place in recorded if place.on != Location.LOCAL]
-    return list(dict.fromkeys(place.by(context) if place.on == Location.KUBERNETES else place for place in known))
+    recorded = [BackendLocation.of(job.status) for job in jobs]
+    known = [location for location in recorded if location.on != Location.LOCAL]
+    return list(
+        dict.fromkeys(location.by(context) if location.on == Location.KUBERNETES else location for location in known)
+    )
 
 
 def _launchers(jobs: Sequence[LocalAttempt]) -> list[str]:

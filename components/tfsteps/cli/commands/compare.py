@@ -8,8 +8,8 @@ import msgspec
 import typer
 
 from tfsteps.api.queries import compared_runs
+from tfsteps.backends.backend_location import BackendLocation
 from tfsteps.backends.open import open_backend
-from tfsteps.backends.place import Place
 from tfsteps.cli.completion import complete_run
 from tfsteps.cli.pages import write_page
 from tfsteps.cli.place_options import AllNamespaces, Context, From, ListOn, Namespace
@@ -49,7 +49,7 @@ def compare(
     Shows states, durations, metrics and use of resources, and the inputs that differ. Metrics and curves of runs that
     were launched elsewhere are known if their records are stored.
     """
-    with open_backend(Place(on, context, namespace, all_namespaces, from_), gone=True) as backend:
+    with open_backend(BackendLocation(on, context, namespace, all_namespaces, from_), gone=True) as backend:
         compared = compared_runs(backend, runs, task)
     if html:
         from tfsteps.report import comparison_page  # noqa: PLC0415  only pages need it

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tfsteps.backends.place import Place
+from tfsteps.backends.backend_location import BackendLocation
 from tfsteps.cli.compiled import check, compile_program, lint_messages, read, settings_refusals, warnings
 from tfsteps.cli.place_options import CheckedOn, Context, Namespace
 from tfsteps.console.errors import CommandError
@@ -47,7 +47,7 @@ def compile(  # noqa: A001  the command's name
     """
     compiled = compile_program(pipeline, name)
     check(compiled)
-    if refused := settings_refusals(compiled, Place()):
+    if refused := settings_refusals(compiled, BackendLocation()):
         raise LintError(compiled.source, refused)
     size = format_bytes(len(compiled.text.encode()))
     if output is None:
@@ -57,8 +57,8 @@ def compile(  # noqa: A001  the command's name
             output.write_text(compiled.text, encoding="utf-8")
         except OSError as error:
             raise CommandError(f"{str(output)!r} cannot be written: {error}; choose another file") from error
-    place = "" if output is None else f"{output}: "
-    print(f"{place}{compiled.name} for {compiled.engine}, {size}, no problems", file=sys.stderr)
+    location = "" if output is None else f"{output}: "
+    print(f"{location}{compiled.name} for {compiled.engine}, {size}, no problems", file=sys.stderr)
 
 
 _OnOption = Annotated[
@@ -91,34 +91,34 @@ def lint(
     and ServiceAccounts that the pipelines' pods name and that are missing there are warnings, too: a step that uses one
     stays Pending. Objects that may not be read are not checked.
     """
-    place = Place(on.value, context, namespace)
+    location = BackendLocation(on.value, context, namespace)
     count = 0
     for file in compiled:
         pipeline = read(file)
         problems = lint_messages(registry.plugin(pipeline.engine), pipeline.text)
         for warning in warnings(pipeline):
             warn(f"{pipeline.source}: {warning}")
-        problems = problems or settings_refusals(pipeline, place)
+        problems = problems or settings_refusals(pipeline, location)
         count += len(problems)
         for problem in problems:
             say(f"{pipeline.source}: {problem}")
         for warning in pipeline.authoring.missing_arguments(pipeline.text):
             warn(f"{pipeline.source}: {warning}")
         if not problems:
-            for warning in _missing(pipeline, place):
+            for warning in _missing(pipeline, location):
                 warn(f"{pipeline.source}: {warning}")
             print(f"{pipeline.source}: {pipeline.name} for {pipeline.engine} is fine")
     if count:
         raise CommandError(f"{count} problem{'s' if count > 1 else ''}; correct the program and compile it again")
 
 
-def _missing(compiled: Compiled, place: Place) -> Iterator[str]:
+def _missing(compiled: Compiled, location: BackendLocation) -> Iterator[str]:
     """Yield a warning for each object that a valid pipeline names and that its cluster does not have."""
-    if place.on == Location.LOCAL:
+    if location.on == Location.LOCAL:
         return
     from tfsteps.backends.kubernetes.backend import cluster  # noqa: PLC0415  most checks need no HTTP
     from tfsteps.engines.cluster_checks import missing_objects  # noqa: PLC0415
 
-    with cluster(place) as runs:
+    with cluster(location) as runs:
         for namespace, references in compiled.authoring.references(compiled.documents):
-            yield from missing_objects(runs.api, place.namespace or namespace or runs.namespace, references)
+            yield from missing_objects(runs.api, location.namespace or namespace or runs.namespace, references)

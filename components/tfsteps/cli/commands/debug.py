@@ -14,10 +14,10 @@ import typer
 
 from tfsteps.api.job_input import read_file
 from tfsteps.api.plan import Plan, choose, launch_plan, make_plan
+from tfsteps.backends.backend_location import BackendLocation
 from tfsteps.backends.base import Section
 from tfsteps.backends.find import Selection
 from tfsteps.backends.open import located, open_backend
-from tfsteps.backends.place import Place
 from tfsteps.cli.commands.rerun import recorded, recorded_input
 from tfsteps.cli.place_options import AllNamespaces, Context, From, Namespace, OnOption
 from tfsteps.cli.run_options import AttemptNumber, RunId, Task
@@ -154,7 +154,7 @@ def held_plan(plan: Callable[..., Plan], roles: str, total: float | None = None)
     return plan(change=change), programs
 
 
-def launch_held(plan: Plan, programs: dict[RoleName, str], place: Place) -> None:
+def launch_held(plan: Plan, programs: dict[RoleName, str], location: BackendLocation) -> None:
     """Launch a job of `held_plan`, print how to get a shell in each held replica, and follow it to its end.
 
     Raises:
@@ -165,7 +165,7 @@ def launch_held(plan: Plan, programs: dict[RoleName, str], place: Place) -> None
     printer.say(f"run {plan.identity.run}")
     for warning in plan.warnings:
         printer.say(f"warning: {warning}")
-    shells = Shells(printer, programs, place, code=plan.job.code is not None)
+    shells = Shells(printer, programs, location, code=plan.job.code is not None)
     status = launch_plan(plan, [printer, shells])
     printer.say(verdict(status))
     raise typer.Exit(exit_code(status))
@@ -210,12 +210,14 @@ def held(job: TrainingJob, roles: Sequence[RoleName], system: str, total: float 
 class Shells:
     """An observer that prints how to get a shell in each held replica, as soon as it is up."""
 
-    def __init__(self, printer: Printer, programs: dict[RoleName, str], place: Place, *, code: bool = False) -> None:
+    def __init__(
+        self, printer: Printer, programs: dict[RoleName, str], location: BackendLocation, *, code: bool = False
+    ) -> None:
         """Print to `printer`; `programs` has what the held roles would run; `code` = the job ships its code."""
         self._code = code
         self._printer = printer
         self._programs = programs
-        self._place = place
+        self._location = location
         self._printed: set[str] = set()
         self._complete = False
 
@@ -241,14 +243,14 @@ class Shells:
 
     def _reachable(self, replica: ReplicaStatus) -> bool:
         """Return whether a shell can be opened: beside a process at once, in a container when it runs."""
-        return self._place.on != Location.KUBERNETES or replica.state is ReplicaState.RUNNING
+        return self._location.on != Location.KUBERNETES or replica.state is ReplicaState.RUNNING
 
     def _shell(self, status: Status, replica: ReplicaStatus, where: str) -> str:
         first = where.split(maxsplit=1)[0]
-        if self._place.on == Location.KUBERNETES:
+        if self._location.on == Location.KUBERNETES:
             kind = registry.kinds_of(status.system)[0]
             shell = shell_beside(kind.shell, code=self._code)
-            return self._place.kubectl(status.namespace, "exec", "-it", first, "-c", kind.container, "--", *shell)
+            return self._location.kubectl(status.namespace, "exec", "-it", first, "-c", kind.container, "--", *shell)
         if first == "pid":
             return f"tfsteps shell {shlex.quote(status.identity.run)} {replica.name}"
         return where  # on another machine, without a known way to get a shell

@@ -100,9 +100,9 @@ def _starter(template: Template, name: str, job: str) -> bytes:
     text = (_STARTER / template / name).read_bytes()
     if name != "job.yaml" or not (stem := name_of(job)):
         return text
-    own = re.compile(rb"^name: (.+)$", re.MULTILINE).search(text)
-    assert own
-    return re.sub(rb"(^name: |/)" + own[1] + rb"(?=$|:1$)", rb"\g<1>" + stem.encode(), text, flags=re.MULTILINE)
+    name_line = re.compile(rb"^name: (.+)$", re.MULTILINE).search(text)
+    assert name_line
+    return re.sub(rb"(^name: |/)" + name_line[1] + rb"(?=$|:1$)", rb"\g<1>" + stem.encode(), text, flags=re.MULTILINE)
 
 
 def _docker_command(job: TrainingJob) -> str:

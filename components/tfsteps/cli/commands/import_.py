@@ -8,7 +8,7 @@ import msgspec
 import typer
 
 from tfsteps import spec
-from tfsteps.backends.place import Place
+from tfsteps.backends.backend_location import BackendLocation
 from tfsteps.cli.place_options import Context, Namespace
 from tfsteps.console.errors import CommandError
 from tfsteps.console.inputs import read_text
@@ -122,7 +122,7 @@ def _of_files(
             if in_file := read_pipelines(text):
                 pipelines += in_file
                 continue
-            found, notes = read.read_text(text, name)
+            imported, notes = read.read_text(text, name)
         except NotUnderstoodError as error:
             if file.endswith(".py"):
                 raise CommandError(
@@ -130,7 +130,7 @@ def _of_files(
                     f"`dsl-compile --py {file} --output pipeline.yaml`, and import what that writes"
                 ) from error
             raise CommandError(f"{file}: {error}") from error
-        jobs += found
+        jobs += imported
         for note in notes:
             say(one_line(f"{file}: {note}"))
     return jobs, pipelines
@@ -175,7 +175,7 @@ def _from_cluster(text: str, context: str, namespace: str) -> str:
     from tfsteps.backends.kubernetes.backend import cluster  # noqa: PLC0415  files need no HTTP
 
     word, _, name = text.partition("/")
-    with cluster(Place(Location.KUBERNETES, context, namespace)) as runs:
+    with cluster(BackendLocation(Location.KUBERNETES, context, namespace)) as runs:
         for resource in _kinds(word):
             try:
                 item = runs.api.get(resource, runs.namespace, name)

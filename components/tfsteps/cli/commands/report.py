@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
+from tfsteps.backends.backend_location import BackendLocation
 from tfsteps.backends.find import Selection
 from tfsteps.backends.local.backend import LocalBackend
 from tfsteps.backends.open import located, open_backend
-from tfsteps.backends.place import Place
 from tfsteps.cli.pages import open_page
 from tfsteps.cli.place_options import Context, From, Namespace, OnOption
 from tfsteps.cli.run_options import AttemptNumber, RunId, Task
@@ -36,22 +36,26 @@ def report(
     copied to this machine.
     """
     selection = Selection(run, task, attempt)
-    place = located(selection, on, context, namespace, records=from_)
-    paths = _write(selection) if place.on != Location.KUBERNETES and not place.records else _copied(selection, place)
+    location = located(selection, on, context, namespace, records=from_)
+    paths = (
+        _write(selection)
+        if location.on != Location.KUBERNETES and not location.records
+        else _copied(selection, location)
+    )
     for path in paths:
         print(path)
     if open_browser:
         open_page(paths[0])
 
 
-def _copied(selection: Selection, place: Place) -> list[pathlib.Path]:
+def _copied(selection: Selection, location: BackendLocation) -> list[pathlib.Path]:
     """Return the reports that launchers have recorded of the selected attempts. CommandError if there are none."""
-    with open_backend(place, gone=True) as backend:
-        found = backend.find(selection.run)
-        records = [backend.record(job) for job in selection.of(found)]
+    with open_backend(location, gone=True) as backend:
+        run = backend.find(selection.run)
+        records = [backend.record(job) for job in selection.of(run)]
     paths = [record.attempt.report for record in records if record and record.attempt.report.exists()]
     if not paths:
-        raise CommandError(f"run {found.id}: no report of it is recorded on this machine, or stored elsewhere")
+        raise CommandError(f"run {run.id}: no report of it is recorded on this machine, or stored elsewhere")
     return paths
 
 

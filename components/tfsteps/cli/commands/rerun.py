@@ -11,10 +11,10 @@ import typer
 from tfsteps import spec
 from tfsteps.api.job_input import JobInput, set_by
 from tfsteps.api.plan import choose, make_plan
+from tfsteps.backends.backend_location import BackendLocation
 from tfsteps.backends.find import Selection
 from tfsteps.backends.local.backend import LocalBackend
 from tfsteps.backends.open import located, open_backend
-from tfsteps.backends.place import Place
 from tfsteps.cli.commands.attach import only
 from tfsteps.cli.commands.run import Detach, RunDryRun, RunOutput, Timestamps
 from tfsteps.cli.commands.submit import parse_parameters
@@ -66,8 +66,8 @@ def rerun(
     A job has the same job system, namespace and working folder; a pipeline runs as it was compiled, in the same folder,
     and with the same inputs. Prints the id of the new run and what differs.
     """
-    place = located(Selection(run, task), on, context, namespace, records=from_)
-    if pipeline := _pipeline(Selection(run, task), place):
+    location = located(Selection(run, task), on, context, namespace, records=from_)
+    if pipeline := _pipeline(Selection(run, task), location):
         options = {"--set": overrides, "--detach": detach, "--dry-run": dry_run, "--timestamps": timestamps}
         if used := [name for name, value in {**options, "--output": output is OutputFormat.JSON}.items() if value]:
             raise CommandError(f"run {pipeline} is a pipeline, and {used[0]} is about one job; add --task NAME")
@@ -76,12 +76,12 @@ def rerun(
         raise typer.Exit(_rerun_pipeline(pipeline, parse_parameters(params or []), run_id or ""))
     if params:
         raise CommandError("--param changes an input of a pipeline; for a job, write --set PATH=VALUE")
-    status, old = recorded(Selection(run, task), place)
+    status, old = recorded(Selection(run, task), location)
     new_input = recorded_input(status, old, overrides or [])
-    system, place = choose(None, status.system, *_launched_from(status, context))
+    system, location = choose(None, status.system, *_launched_from(status, context))
     if run_id == status.identity.run:
         raise CommandError(f"--run-id {run_id!r} is the run itself; give another one, or leave it out")
-    plan = make_plan(new_input, system, place, run_id, status.identity.task, dry_run=dry_run)
+    plan = make_plan(new_input, system, location, run_id, status.identity.task, dry_run=dry_run)
     lines = _changes(msgspec.to_builtins(old), msgspec.to_builtins(plan.job))
     heading = f"again: run {status.identity.run}, {', '.join(lines) if lines else 'without changes'}"
     print(clean(heading), file=sys.stderr if output is OutputFormat.JSON or dry_run else sys.stdout, flush=True)
@@ -90,7 +90,7 @@ def rerun(
         return
     display = Display(output, timestamps)
     choice = TensorBoardChoice()
-    code = start_detached(plan, place, display, choice) if detach else run_plan(plan, place.on, display, choice)
+    code = start_detached(plan, location, display, choice) if detach else run_plan(plan, location.on, display, choice)
     raise typer.Exit(code)
 
 
@@ -105,9 +105,9 @@ def _launched_from(status: Status, context: str) -> tuple[str, str]:
     return status.home
 
 
-def _pipeline(selection: Selection, place: Place) -> str:
+def _pipeline(selection: Selection, location: BackendLocation) -> str:
     """Return the id of the run if it is a pipeline of this machine, and no task of it is selected; else empty."""
-    if selection.task is not None or place.on != Location.LOCAL or place.records:
+    if selection.task is not None or location.on != Location.LOCAL or location.records:
         return ""
     target = LocalBackend().find(selection.run)
     return target.id if target.pipeline else ""
@@ -133,29 +133,29 @@ def _rerun_pipeline(run: str, parameters: dict[str, str], run_id: str) -> int:
     raise CommandError(f"run {run}: pipelines of {compiled.engine} cannot be rerun; submit it again")
 
 
-def recorded(selection: Selection, place: Place) -> tuple[Status, spec.TrainingJob]:
+def recorded(selection: Selection, location: BackendLocation) -> tuple[Status, spec.TrainingJob]:
     """Return the newest attempt of the selected task, and its job.
 
     Raises:
         CommandError: The job is not recorded anywhere, or there are several.
     """
-    with open_backend(place, gone=True) as backend:
+    with open_backend(location, gone=True) as backend:
         job = only(selection.of(backend.find(selection.run)))
         status: Status = job.status
         text, record = backend.recorded(job), backend.record(job)
     status.base_dir = record.status.base_dir if record else status.base_dir
     if not text:
-        raise _unknown(status, place)
+        raise _unknown(status, location)
     try:
         return status, msgspec.json.decode(text, type=spec.TrainingJob)
     except NOT_READABLE as error:
         raise CommandError(f"run {status.identity.run}: its recorded job cannot be read: {error}") from error
 
 
-def _unknown(status: Status, place: Place) -> CommandError:
+def _unknown(status: Status, location: BackendLocation) -> CommandError:
     run = status.identity.run
     why = "its job file is recorded only on the machine that launched it"
-    return CommandError(f"run {run}: {why}; rerun it there, or write `tfsteps run FILE{place.options}`")
+    return CommandError(f"run {run}: {why}; rerun it there, or write `tfsteps run FILE{location.options}`")
 
 
 def recorded_input(status: Status, old: spec.TrainingJob, overrides: Sequence[str] = ()) -> JobInput:

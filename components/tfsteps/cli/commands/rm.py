@@ -114,7 +114,7 @@ def outputs_elsewhere(records: RunRecords) -> list[str]:
 # --- prune
 
 
-class _Line(msgspec.Struct, frozen=True):
+class _RemovedRun(msgspec.Struct, frozen=True):
     """What happened to one run.
 
     Attributes:
@@ -180,17 +180,17 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def _apply(decision: RetentionDecision, *, dry_run: bool) -> _Line:
+def _apply(decision: RetentionDecision, *, dry_run: bool) -> _RemovedRun:
     """Remove the run if that was decided."""
     run = decision.records.run
     if decision.kept:
-        return _Line(decision)
+        return _RemovedRun(decision)
     size = removal.extent(run).size
     error = "" if dry_run else remove(run)
-    return _Line(decision, 0 if error else size, error)
+    return _RemovedRun(decision, 0 if error else size, error)
 
 
-def _print(line: _Line, *, dry_run: bool) -> None:
+def _print(line: _RemovedRun, *, dry_run: bool) -> None:
     records = line.decision.records
     if line.decision.kept:
         print(f"{clean(records.run)} kept: {clean(line.decision.kept)}")
@@ -200,7 +200,7 @@ def _print(line: _Line, *, dry_run: bool) -> None:
     print("\n".join([f"{removed}: ended {ago} ago, {format_bytes(line.size)}", *notes(records)]))
 
 
-def _total(lines: Sequence[_Line], *, dry_run: bool) -> str:
+def _total(lines: Sequence[_RemovedRun], *, dry_run: bool) -> str:
     removed, kept = sum(line.removed for line in lines), sum(bool(line.decision.kept) for line in lines)
     would = " would be" if dry_run else ""
     freed = format_bytes(sum(line.size for line in lines))
@@ -208,7 +208,7 @@ def _total(lines: Sequence[_Line], *, dry_run: bool) -> str:
     return f"{removed} run{'s' * (removed != 1)}{would} removed, {kept} kept{left}, {freed}{would} freed"
 
 
-def _summary(lines: Sequence[_Line], *, dry_run: bool) -> dict[str, Any]:
+def _summary(lines: Sequence[_RemovedRun], *, dry_run: bool) -> dict[str, Any]:
     runs = [
         {
             "run": line.decision.records.run,

@@ -123,31 +123,31 @@ def run(
     Prints the run's id, its log as it is written, then where the model, metrics and report are. Run it again with the
     same --run-id for another attempt, which shares the output folder.
     """
-    chosen, place = choose(on, system, context, namespace)
-    if adopt and (place.on == Location.LOCAL or run_id is None):
+    chosen, location = choose(on, system, context, namespace)
+    if adopt and (location.on == Location.LOCAL or run_id is None):
         raise CommandError(
             "--adopt needs the --run-id of the job, and --on with a cluster or platform; "
             "a local job ends with its launcher"
         )
-    if (mark := demo_mark(demo, picture)) and place.on != Location.LOCAL:
+    if (mark := demo_mark(demo, picture)) and location.on != Location.LOCAL:
         raise CommandError(
             "--demo marks runs of this machine; leave it out, and label the job: "
             f"`kubectl label tfjob JOB {demos.DEMO}=true`"
         )
-    if keep_tensorboard and place.on == Location.KUBERNETES:
+    if keep_tensorboard and location.on == Location.KUBERNETES:
         raise CommandError("--keep-tensorboard: on a cluster it stays up by itself; write --tensorboard")
-    board = TensorBoardChoice(tensorboard, keep_tensorboard)
+    tensorboard_choice = TensorBoardChoice(tensorboard, keep_tensorboard)
     options = JobOptions(workers, ps, chief, name, image, code, code_bucket)
     source = read(job, ctx.meta.get(_COMMAND), options, overrides or ())
     plan = make_plan(
         source,
         chosen,
-        place,
+        location,
         run_id,
         task,
         adopt=adopt,
         dry_run=dry_run,
-        change=lambda job, _system: board.change(job, place.on),
+        change=lambda job, _system: tensorboard_choice.change(job, location.on),
     )
     if dry_run:
         if source.source == COMMAND_LINE and output is OutputFormat.TEXT:
@@ -158,7 +158,11 @@ def run(
     if mark:
         demos.write(plan.identity.run, mark)
     try:
-        ended = start_detached(plan, place, display, board) if detach else run_plan(plan, place.on, display, board)
+        ended = (
+            start_detached(plan, location, display, tensorboard_choice)
+            if detach
+            else run_plan(plan, location.on, display, tensorboard_choice)
+        )
     finally:
         if mark:
             demos.forget_unstarted(plan.identity.run)

@@ -11,9 +11,9 @@ import typer
 from msgspec.structs import replace
 
 from tfsteps.api import run_list
+from tfsteps.backends.backend_location import BackendLocation
 from tfsteps.backends.base import RunBackend
 from tfsteps.backends.open import open_backend
-from tfsteps.backends.place import Place
 from tfsteps.cli.pages import open_page, write_page
 from tfsteps.cli.place_options import AllNamespaces, Context, From, ListOn, Namespace
 from tfsteps.cli.run_options import OutputOption
@@ -111,14 +111,14 @@ def runs(
         run_list.parse_states(state or []), task, pipeline, None if since is None else run_list.parse_since(since, now)
     )
     page = html or (store.home() / "runs.html" if open_browser else None)
-    place = Place(on, context, namespace, all_namespaces, from_)
-    with open_backend(place, gone=True) as backend:
+    location = BackendLocation(on, context, namespace, all_namespaces, from_)
+    with open_backend(location, gone=True) as backend:
         entries = run_list.entries(backend, run, labels, here=on == Location.LOCAL)
         if trigger:
             from tfsteps.backends.kubernetes.backend import cluster  # noqa: PLC0415  it imports the client of clusters
             from tfsteps.backends.kubernetes.graph import UNKNOWN, triggers  # noqa: PLC0415
 
-            with cluster(place) as there:
+            with cluster(location) as there:
                 started_by = triggers(there.api, there.namespace)
             entries = [
                 replace(entry, trigger=started_by.get(entry.workflow, UNKNOWN) if entry.workflow else "-")

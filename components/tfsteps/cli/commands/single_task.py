@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 
 from tfsteps.api.job_input import JobInput, set_by
+from tfsteps.backends.backend_location import BackendLocation
 from tfsteps.backends.find import Selection
 from tfsteps.backends.open import open_backend
-from tfsteps.backends.place import Place
 from tfsteps.cli.commands.attach import only
 from tfsteps.cli.commands.rerun import recorded, recorded_input
 from tfsteps.cli.compiled import load_or_compile, shaped
@@ -73,14 +73,14 @@ def of_file(pipeline: str, program: str | None, task: str) -> SingleTask:
     paths = shaped(compiled, lambda: compiled.authoring.task_paths(compiled.documents))
     leaves = [path.rpartition("/")[2] for path in paths]
     names = {path: leaf if leaves.count(leaf) == 1 else path for path, leaf in zip(paths, leaves, strict=True)}
-    found = next((path for path in paths if task in (path, names[path])), None)
-    if found is None:
+    match = next((path for path in paths if task in (path, names[path])), None)
+    if match is None:
         same = [path for path, leaf in zip(paths, leaves, strict=True) if leaf == task]
         guess = nearest(task, names.values())
         wrong = "is the name of several tasks" if same else "is unknown"
         fix = f"write {guess}" if guess else f"it has {', '.join(same or names.values()) or 'none'}"
         raise CommandError(f"{compiled.source}: task {task!r} {wrong}; {fix}")
-    return SingleTask(compiled.name, names[found], found, compiled)
+    return SingleTask(compiled.name, names[match], match, compiled)
 
 
 def job_of_file(
@@ -102,20 +102,20 @@ def job_of_file(
     compiled = task.compiled
     assert compiled
     source = f"{compiled.source}, task {task.name}"
-    found = shaped(compiled, lambda: compiled.authoring.task(compiled.documents, task.path, values, run))
-    if found.step not in JOB_STEPS:
-        what = f"its step is {found.step}" if found.step else "it runs another program"
+    call = shaped(compiled, lambda: compiled.authoring.task(compiled.documents, task.path, values, run))
+    if call.step not in JOB_STEPS:
+        what = f"its step is {call.step}" if call.step else "it runs another program"
         engines = (engine for engine in registry.plugins().values() if not engine.on_cluster)
         local = next((engine.name for engine in engines if engine.can_run(compiled.engine)), "")
         whole = f"; `tfsteps submit --engine {local}` runs the whole pipeline here" if local else ""
         raise CommandError(f"{source}: it launches no job of tfsteps: {what}. Name a train or launch step{whole}")
-    _check_values(source, found, values)
-    for warning in found.warnings if not here else ():
+    _check_values(source, call, values)
+    for warning in call.warnings if not here else ():
         warn(f"{source}: {warning}")
-    env = {name: value for name, value in found.settings.get("env", {}).items() if isinstance(value, str)}
-    settings: Mapping[str, Any] = {"env": env} if here else found.settings
-    job = training_job(found.inputs, settings, source, overrides)
-    system = found.inputs.get("system") or ""
+    env = {name: value for name, value in call.settings.get("env", {}).items() if isinstance(value, str)}
+    settings: Mapping[str, Any] = {"env": env} if here else call.settings
+    job = training_job(call.inputs, settings, source, overrides)
+    system = call.inputs.get("system") or ""
     program = pathlib.Path(compiled.source)
     folder = program.absolute().parent if program.suffix == ".py" else pathlib.Path.cwd()  # as of a whole local run
     return TaskJob(JobInput(job, source, folder, set_by(overrides)), "" if system == "auto" else system)
@@ -141,15 +141,15 @@ def _known(names: Sequence[str]) -> str:
     return f"it gets {', '.join(names)}"
 
 
-def of_run(run: str, task: str, place: Place) -> SingleTask:
+def of_run(run: str, task: str, location: BackendLocation) -> SingleTask:
     """Return a task of a run. CommandError if there is no such run or task."""
     selection = Selection(run, task)
-    with open_backend(place, gone=True) as backend:
+    with open_backend(location, gone=True) as backend:
         identity = only(selection.of(backend.find(run))).status.identity
     return SingleTask(identity.pipeline or identity.run, identity.task)
 
 
-def job_of_run(run: str, task: str, place: Place, overrides: Sequence[str]) -> TaskJob:
+def job_of_run(run: str, task: str, location: BackendLocation, overrides: Sequence[str]) -> TaskJob:
     """Return the job of a task of a run. CommandError if it is not recorded."""
-    status, job = recorded(Selection(run, task), place)
+    status, job = recorded(Selection(run, task), location)
     return TaskJob(recorded_input(status, job, overrides), status.system)

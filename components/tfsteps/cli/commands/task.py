@@ -12,10 +12,10 @@ from typing import Annotated
 import typer
 
 from tfsteps.api.plan import Plan, choose, make_plan
+from tfsteps.backends.backend_location import BackendLocation, on_of
 from tfsteps.backends.find import Selection
 from tfsteps.backends.local.backend import LocalBackend
 from tfsteps.backends.open import located, open_backend
-from tfsteps.backends.place import Place, on_of
 from tfsteps.cli.commands import single_task
 from tfsteps.cli.commands.clear import Scope, clear_scope, contents
 from tfsteps.cli.commands.compile import PipelineName
@@ -129,53 +129,55 @@ def task(
     if params and not is_file:
         raise CommandError("--param is for the file of a pipeline; a run has its values: write --set PATH=VALUE")
     known_at = None if is_file else located(Selection(pipeline, name), on, context, namespace)
-    chosen, place = choose(known_at.on if known_at else on, system, context, namespace)
-    single = single_task.of_run(pipeline, name, place) if known_at else single_task.of_file(pipeline, program, name)
+    chosen, location = choose(known_at.on if known_at else on, system, context, namespace)
+    single = single_task.of_run(pipeline, name, location) if known_at else single_task.of_file(pipeline, program, name)
     if action is TaskAction.CLEAR:
         for mode in (RUN, DEBUG):
-            scope = Scope(single.run_id(mode), single.name, own=True)
+            scope = Scope(single.run_id(mode), single.name, whole_run=True)
             words = ["tfsteps", "task", "clear", pipeline, name, *(["--pipeline", program] if program else [])]
-            command = f"{shlex.join(words)}{place.options}"
-            clear_scope(scope, _elsewhere(place), on, context, command, yes=yes, dry_run=dry_run)
+            command = f"{shlex.join(words)}{location.options}"
+            clear_scope(scope, _elsewhere(location), on, context, command, yes=yes, dry_run=dry_run)
         return
     if action is TaskAction.LOGS:
-        run, there = _newest(single, place, pipeline)
+        run, there = _newest(single, location, pipeline)
         where = {"on": on, "context": context, "namespace": namespace} if there else {"on": Location.LOCAL}
         logs(run, task=[single.name], follow=follow, tail=tail, **where)
         return
     run = single.run_id(RUN if action is TaskAction.RUN else DEBUG)
     if known_at:
-        job = single_task.job_of_run(pipeline, name, place, overrides or [])
+        job = single_task.job_of_run(pipeline, name, location, overrides or [])
     else:
         values = parse_parameters(params or [])
-        job = single_task.job_of_file(single, run, values, overrides or [], here=place.on == Location.LOCAL)
-    if system is None and job.system and on_of(registry.location(job.system)) == place.on:
+        job = single_task.job_of_file(single, run, values, overrides or [], here=location.on == Location.LOCAL)
+    if system is None and job.system and on_of(registry.location(job.system)) == location.on:
         chosen = job.system
-    plan = functools.partial(make_plan, job.source, chosen, place, run, single.name, dry_run=dry_run, replace=replace)
+    plan = functools.partial(
+        make_plan, job.source, chosen, location, run, single.name, dry_run=dry_run, replace=replace
+    )
     if action is TaskAction.DEBUG:
-        made, programs = held_plan(plan, "all" if hold is None else hold, _seconds(hold_for or _HOLD))
+        planned, programs = held_plan(plan, "all" if hold is None else hold, _seconds(hold_for or _HOLD))
     else:
-        made, programs = plan(), {}
+        planned, programs = plan(), {}
     if dry_run:
-        print_plan(made, as_json=False)
+        print_plan(planned, as_json=False)
         return
     _remove(
-        Scope(run, single.name, own=True), place, context
+        Scope(run, single.name, whole_run=True), location, context
     )  # the job is right, and without --replace nothing of the task runs
-    raise typer.Exit(_start(made, programs, place, detach=detach))
+    raise typer.Exit(_start(planned, programs, location, detach=detach))
 
 
-def _start(plan: Plan, programs: dict[RoleName, str], place: Place, *, detach: bool) -> ExitCode:
+def _start(plan: Plan, programs: dict[RoleName, str], location: BackendLocation, *, detach: bool) -> ExitCode:
     """Launch a job; with `programs`, the roles in it are held. Return the exit code of the command."""
     if detach:
-        return start_detached(plan, place, Display(), TensorBoardChoice())
+        return start_detached(plan, location, Display(), TensorBoardChoice())
     if programs:
-        launch_held(plan, programs, place)
-    return run_plan(plan, place.on, Display(), TensorBoardChoice())
+        launch_held(plan, programs, location)
+    return run_plan(plan, location.on, Display(), TensorBoardChoice())
 
 
-def _elsewhere(place: Place) -> Place | None:
-    return None if place.on == Location.LOCAL else place
+def _elsewhere(location: BackendLocation) -> BackendLocation | None:
+    return None if location.on == Location.LOCAL else location
 
 
 def _check_options(action: TaskAction, options: Mapping[tuple[TaskAction, ...], Mapping[str, object]]) -> None:
@@ -185,37 +187,37 @@ def _check_options(action: TaskAction, options: Mapping[tuple[TaskAction, ...], 
             raise CommandError(f"{used[0]} is for `task {' or '.join(actions)}`; leave it out")
 
 
-def _remove(scope: Scope, place: Place, context: str) -> None:
+def _remove(scope: Scope, location: BackendLocation, context: str) -> None:
     """Stop and remove everything of an earlier run of the task. CommandError if something is left."""
-    with contents(scope, _elsewhere(place), None, context) as earlier:
+    with contents(scope, _elsewhere(location), None, context) as earlier:
         if lines := earlier.lines():
             say(f"removing the earlier {scope}: {', '.join(line.strip() for line in lines)}")
             earlier.remove()
 
 
-def _newest(single: SingleTask, place: Place, pipeline: str) -> tuple[str, bool]:
-    """Return the id of the newer one of the runs that the task has by itself, and whether its job is in `place`.
+def _newest(single: SingleTask, location: BackendLocation, pipeline: str) -> tuple[str, bool]:
+    """Return the id of the newer one of the runs that the task has by itself, and whether its job is in `location`.
 
     Otherwise only this machine's records know it. CommandError if there is none.
     """
     runs = [single.run_id(mode) for mode in (RUN, DEBUG)]
-    with open_backend(place, gone=True) as backend:
+    with open_backend(location, gone=True) as backend:
         there: list[Status] = [job.status for run in runs for job in backend.jobs(run)]
         where = backend.where
     known = {status.uid for status in there}
-    recorded = [job.status for run in runs for job in LocalBackend().jobs(run) if place.on != Location.LOCAL]
-    recorded = [status for status in recorded if on_of(status.location) == place.on and status.uid not in known]
+    recorded = [job.status for run in runs for job in LocalBackend().jobs(run) if location.on != Location.LOCAL]
+    recorded = [status for status in recorded if on_of(status.location) == location.on and status.uid not in known]
     statuses = [
         *there,
         *(
             status
             for status in recorded
-            if place.namespace in ("", status.namespace, status.home_namespace)
-            and place.context in ("", status.cluster, status.context)
+            if location.namespace in ("", status.namespace, status.home_namespace)
+            and location.context in ("", status.cluster, status.context)
         ),
     ]
     if not statuses:
-        command = f"tfsteps task run {shlex.quote(pipeline)} {shlex.quote(single.name)}{place.options}"
+        command = f"tfsteps task run {shlex.quote(pipeline)} {shlex.quote(single.name)}{location.options}"
         raise CommandError(f"task {single.name!r} has no run of its own here; `{command}` runs it")
     newest = max(statuses, key=lambda status: status.created)
     if newest not in there:

@@ -12,10 +12,10 @@ import msgspec
 import typer
 
 from tfsteps.api.job_input import read_file
+from tfsteps.backends.backend_location import BackendLocation
 from tfsteps.backends.base import RunBackend
 from tfsteps.backends.find import Job
 from tfsteps.backends.open import open_backend
-from tfsteps.backends.place import Place
 from tfsteps.backends.records import record_of
 from tfsteps.cli.pages import write_page
 from tfsteps.cli.place_options import Context, From, ListOn, Namespace
@@ -113,26 +113,26 @@ def tune(
     if pipeline is None and job is None:
         raise CommandError("which pipeline is not known; write its name, or the job file: -f job.yaml")
     name = pipeline if pipeline is not None else job.name if job else ""
-    place = Place(on, context, namespace, records=from_)
-    layers = _layers(place)
+    location = BackendLocation(on, context, namespace, records=from_)
+    layers = _layers(location)
     rule, launched = Rule.of(layers, headroom, runs), _with_settings(job, layers)
-    with open_backend(place, gone=True) as backend:
+    with open_backend(location, gone=True) as backend:
         tasks = _attempts(backend, name, task)
         if job and len(tasks) > 1:
             raise CommandError(f"{name} has several tasks: {', '.join(tasks)}; write that of {file}: TASK")
         tunings = [
             recommendation.tune(
-                job or _newest_job(found),
-                found,
+                job or _newest_job(task_attempts),
+                task_attempts,
                 rule,
                 pipeline=name,
                 task=of,
                 ignored=ignore or (),
                 launched=launched,
             )
-            if job or any(attempt.job for attempt in found)
+            if job or any(attempt.job for attempt in task_attempts)
             else TaskTuning(pipeline=name, task=of, rule=rule, off="the job of no run is recorded")
-            for of, found in tasks.items()
+            for of, task_attempts in tasks.items()
         ]
     if html:
         from tfsteps.report import tuning_page  # noqa: PLC0415  only pages need it
@@ -150,19 +150,19 @@ def tune(
         print(f"page {html}")
 
 
-def _layers(place: Place) -> list[tuple[str, Layer]]:
+def _layers(location: BackendLocation) -> list[tuple[str, Layer]]:
     """Return the platform settings that count where the runs are."""
-    found = find.of_file(registry.options())
-    namespace = place.namespace
-    if place.on == Location.KUBERNETES and (found is None or not namespace):
+    lookup = find.of_file(registry.options())
+    namespace = location.namespace
+    if location.on == Location.KUBERNETES and (lookup is None or not namespace):
         from tfsteps.backends.kubernetes.backend import cluster  # noqa: PLC0415  others need no cluster
 
-        with cluster(place) as runs:
+        with cluster(location) as runs:
             namespace = runs.namespace  # of it are the project's settings, in a file, too
-            found = found or find.of_namespace(runs.api, namespace, registry.options())
-    if found and found.warning:
-        warn(found.warning)
-    return found.settings.layers(namespace) if found and found.settings else []
+            lookup = lookup or find.of_namespace(runs.api, namespace, registry.options())
+    if lookup and lookup.warning:
+        warn(lookup.warning)
+    return lookup.settings.layers(namespace) if lookup and lookup.settings else []
 
 
 def _with_settings(job: TrainingJob | None, layers: Sequence[tuple[str, Layer]]) -> TrainingJob | None:

@@ -109,7 +109,7 @@ def _is_argos(document: Any) -> bool:
 AUTHORING = ArgoAuthoring()
 
 
-class _Task(NamedTuple):
+class _ContainerTask(NamedTuple):
     """A task that starts a container.
 
     Attributes:
@@ -145,16 +145,16 @@ def pipeline_task(documents: Sequence[Document], path: str, values: Mapping[str,
     for declared in task.interface.inputs:
         if declared.name in _NOT_INPUTS:
             continue
-        own = f"{leaf}.{declared.name}"
-        names.add(own)
-        text = values.get(own) or task.texts.get(declared.name, "")
-        references = {match: _name(match, own) for match in _VARIABLE.findall(text)}
+        variable = f"{leaf}.{declared.name}"
+        names.add(variable)
+        text = values.get(variable) or task.texts.get(declared.name, "")
+        references = {match: _name(match, variable) for match in _VARIABLE.findall(text)}
         names |= {name for name in references.values() if "." in name}
         texts = {match: known.get(match, values.get(name)) for match, name in references.items()}
         text = _VARIABLE.sub(lambda match, texts=texts: texts[match[1]] or "", text)  # type: ignore[misc]
-        lacking = [references[match] for match, found in texts.items() if found is None]
+        lacking = [references[match] for match, text in texts.items() if text is None]
         if lacking or REFERENCE in text:  # what is left is an expression
-            missing[declared.name] = list(dict.fromkeys(lacking)) or [own]
+            missing[declared.name] = list(dict.fromkeys(lacking)) or [variable]
         elif text:
             try:
                 inputs[declared.name] = declared.decode(text)
@@ -165,12 +165,12 @@ def pipeline_task(documents: Sequence[Document], path: str, values: Mapping[str,
     return PipelineTask(step=task.interface.name, inputs=inputs, missing=missing, names=names)
 
 
-def _name(variable: str, own: str) -> str:
+def _name(variable: str, default: str) -> str:
     """Return what users call a variable: an input of the Workflow, `epochs`, or an output of a task, `prepare.file`."""
     if variable.startswith("workflow.parameters."):
         return variable.removeprefix("workflow.parameters.")
     output = _OUTPUT.fullmatch(variable)
-    return f"{output[1]}.{output[2]}" if output else own
+    return f"{output[1]}.{output[2]}" if output else default
 
 
 def _parameters(documents: Sequence[Document]) -> dict[str, str | None]:
@@ -197,7 +197,7 @@ def _spec(documents: Sequence[Document]) -> tuple[_Node, dict[str, _Node]]:
     return spec.get("workflowSpec") or spec, others
 
 
-def _tasks(documents: Sequence[Document]) -> Iterator[_Task]:
+def _tasks(documents: Sequence[Document]) -> Iterator[_ContainerTask]:
     spec, others = _spec(documents)
     reference = (spec.get("workflowTemplateRef") or {}).get("name", "")
     if reference and reference not in others:
@@ -219,13 +219,13 @@ def _below(
     path: str,
     *,
     outer: tuple[int, ...] = (),
-) -> Iterator[_Task]:
+) -> Iterator[_ContainerTask]:
     """Yield the tasks of a template; `outer` has the ids of the templates that lead to it."""
     last, values = launchers.inner(template, arguments, templates)
     if interface := launchers.component(last):
-        yield _Task(path, interface, launchers.inputs(last, values))
+        yield _ContainerTask(path, interface, launchers.inputs(last, values))
     elif not template_rules.is_graph(template):
-        yield _Task(path, None, {})
+        yield _ContainerTask(path, None, {})
     elif id(template) not in outer:
         for call in template_rules.calls(template):
             node = call.node
@@ -239,13 +239,18 @@ def _below(
                 continue
             # An item of the call's loop is named as an output of the call is: `train.item.lr`.
             item = rf"{{{{tasks.{call.name}.outputs.\1}}}}"
-            given = {
+            call_arguments = {
                 key: _ITEM.sub(item, launchers.filled(value, arguments))
                 for key, value in call_inputs.arguments_of(node).items()
             }
             below = f"{path}/{call.name}" if path else call.name
             yield from _below(
-                target, {**launchers.defaults(target), **given}, known, others, below, outer=(*outer, id(template))
+                target,
+                {**launchers.defaults(target), **call_arguments},
+                known,
+                others,
+                below,
+                outer=(*outer, id(template)),
             )
 
 

@@ -115,7 +115,7 @@ def _retries(strategy: _Node | None, where: str) -> Iterator[str]:
         yield (
             f"{where}.retryStrategy.retryPolicy: {current} misses lost pods: by timing one comes as exit code 13, as "
             f"Error or as the same pod again, and only {_ALWAYS} covers all. Allowed: {_ALWAYS}. Write "
-            f"`retryPolicy: {_ALWAYS}`, and an `expression` that leaves out what must not be tried again"
+            f"`retryPolicy: {_ALWAYS}`, and an `expression` that excludes failures that must not be retried"
         )
 
 

@@ -54,8 +54,8 @@ def tries(node: str) -> Iterator[NodeTry]:
     parts = split(node)
     for level in range(len(parts), 0, -1):
         name = _GROUPS.sub("", ".".join(parts[:level]))
-        if found := _TRY.search(name):
-            yield NodeTry(name, int(found["number"]))
+        if match := _TRY.search(name):
+            yield NodeTry(name, int(match["number"]))
 
 
 def hooked(step: str) -> str:

@@ -64,8 +64,8 @@ def find_wait(workflow: _Node, call: _Node) -> Wait | None:
         return None
     parameters = (call.get("arguments") or {}).get("parameters") or []
     job = next((str(parameter.get("value", "")) for parameter in parameters if parameter["name"] == _JOB), "")
-    found = _OUTPUT.search(job)
-    return Wait(str(call["name"]), found[1] if found else "")
+    match = _OUTPUT.search(job)
+    return Wait(str(call["name"]), match[1] if match else "")
 
 
 def awaited(workflow: _Node, step: str, find: FindWait) -> Answer:

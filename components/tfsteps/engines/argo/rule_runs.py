@@ -97,9 +97,11 @@ def keep_schedules(api: Api, namespace: str, say: Callable[[str], object], dry_r
         kept.schedules += 1
         try:
             metadata = metadata_of(item)
-            own = runs.get((metadata.namespace, metadata.uid), {})
+            schedule_runs = runs.get((metadata.namespace, metadata.uid), {})
             if now is not None:
-                kept.started += _Schedule(api, item, metadata, own, say=say, demos=demos).keep(now, dry_run=dry_run)
+                kept.started += _SchedulePass(api, item, metadata, schedule_runs, say=say, demos=demos).start_due(
+                    now, dry_run=dry_run
+                )
         except (ApiError, ValueError, SpecError) as error:
             failed(f"Schedule {_described(item)}", error)
         except Stopped:
@@ -215,7 +217,7 @@ def _time(text: str) -> float:
     return float(text)
 
 
-class _Schedule:
+class _SchedulePass:
     """One schedule, in one pass."""
 
     def __init__(
@@ -236,7 +238,7 @@ class _Schedule:
     def _say(self, text: str) -> None:
         self._print(f"Schedule {self._metadata.namespace}/{self._metadata.name}: {text}")
 
-    def keep(self, now: float, *, dry_run: bool) -> int:
+    def start_due(self, now: float, *, dry_run: bool) -> int:
         """Do what is due, and return how many runs were started.
 
         Raises:

@@ -28,7 +28,7 @@ SELECTOR = ",".join(f"{key}={value}" for key, value in _LABELS.items())
 """Selects the ConfigMaps that hold a Schedule."""
 
 
-class _Object(msgspec.Struct, frozen=True, rename="camel"):
+class _ScheduleObject(msgspec.Struct, frozen=True, rename="camel"):
     """The Schedule object. Fields of later versions make it another version, so unknown fields are refused."""
 
     api_version: str
@@ -75,13 +75,13 @@ def read(item: Mapping[str, Any]) -> tuple[Schedule, dict[str, Any]]:
     """
     data = item.get("data") or {}
     try:
-        described = msgspec.json.decode(data.get(SCHEDULE_FILE, ""), type=_Object)
+        described = msgspec.json.decode(data.get(SCHEDULE_FILE, ""), type=_ScheduleObject)
         workflow: dict[str, Any] = msgspec.json.decode(data.get(FILE, ""), type=dict[str, Any])
     except NOT_READABLE as error:
         raise ValueError(f"{SCHEDULE_FILE} or {FILE} is not valid: {error}") from error
     if (described.api_version, described.kind) != (VERSION, KIND):
-        found = f"{described.api_version} {described.kind}"
-        raise ValueError(f"{SCHEDULE_FILE} is a {found}, not a {VERSION} {KIND}: use the janitor of that version")
+        version = f"{described.api_version} {described.kind}"
+        raise ValueError(f"{SCHEDULE_FILE} is a {version}, not a {VERSION} {KIND}: use the janitor of that version")
     if not all(isinstance(workflow.get(key), dict) for key in ("metadata", "spec")):
         raise ValueError(f"{FILE} is not a Workflow")
     return from_plain(described.spec, SCHEDULE_FILE), workflow

@@ -157,7 +157,7 @@ class ClusterSchedules:
         """Return the objects that `submit` created with a CronJob, the last one first."""
         if state.kind != CRON_JOBS.kind:
             return []
-        found = []
+        pairs = []
         for resource in reversed([resource for resource in RESOURCES.values() if resource not in (WORKFLOWS, *_CRONS)]):
             try:
                 item = self._api.get(resource, state.namespace, state.name)
@@ -166,8 +166,8 @@ class ClusterSchedules:
                     raise
             else:
                 if objects.is_ours(item):
-                    found.append((resource, item))
-        return found
+                    pairs.append((resource, item))
+        return pairs
 
     def _object(self, state: ScheduleState) -> dict[str, Any]:
         """Return the object of a schedule as it is now.
@@ -219,7 +219,7 @@ def _state(
 ) -> ScheduleState:
     metadata, spec = item["metadata"], item["spec"]
     name, namespace = metadata["name"], metadata["namespace"]
-    own = [run for run in started or [] if _controller(run) == metadata["uid"]]
+    controlled = [run for run in started or [] if _controller(run) == metadata["uid"]]
     return ScheduleState(
         name=name,
         id=metadata["uid"],
@@ -231,7 +231,7 @@ def _state(
         paused=bool(spec.get("suspend")),
         runs=newest_first(
             [
-                *map(_job_run if resource == CRON_JOBS else _workflow_run, own),
+                *map(_job_run if resource == CRON_JOBS else _workflow_run, controlled),
                 *_manual_runs(item, manual),
             ]
         ),

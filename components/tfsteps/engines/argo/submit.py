@@ -311,15 +311,15 @@ def _set_arguments(spec: dict[str, Any], values: dict[str, str]) -> None:
             arguments["parameters"].append({"name": name, "value": value})
 
 
-def runs_settings(found: Found, namespace: str, manifest: Mapping[str, Any]) -> RunSettings:
+def runs_settings(lookup: Found, namespace: str, manifest: Mapping[str, Any]) -> RunSettings:
     """Return what the settings say of runs in a namespace; nothing if they may not be read.
 
     A warning says so, unless the Workflow or CronWorkflow sets all that the settings could.
     """
     spec = manifest["spec"].get("workflowSpec", manifest["spec"])
-    if found.warning and not {"ttlStrategy", "podGC"} <= spec.keys():
-        warn(f"the Workflow gets no ttlStrategy and podGC by the platform settings: {found.warning}")
-    layers = [layer.runs for _, layer in found.settings.layers(namespace)] if found.settings else []
+    if lookup.warning and not {"ttlStrategy", "podGC"} <= spec.keys():
+        warn(f"the Workflow gets no ttlStrategy and podGC by the platform settings: {lookup.warning}")
+    layers = [layer.runs for _, layer in lookup.settings.layers(namespace)] if lookup.settings else []
     values = {
         field: next((value for layer in reversed(layers) if (value := getattr(layer, field)) is not None), None)
         for field in RunSettings.__struct_fields__

@@ -28,7 +28,7 @@ JOB_NAME, JOB_UID = "TFSTEPS_JOB_NAME", "TFSTEPS_JOB_UID"
 _ENDED = {"Succeeded": ExitCode.SUCCEEDED, "Failed": ExitCode.FAILED, "Error": ExitCode.FAILED}
 
 
-class _Workflow(msgspec.Struct):
+class _CreatedWorkflow(msgspec.Struct):
     metadata: dict[str, Any]
 
 
@@ -77,7 +77,7 @@ def read(arguments: Sequence[str]) -> dict[str, Any]:
     fix = "create the schedule again with `tfsteps submit`"
     try:
         workflow: dict[str, Any] = msgspec.json.decode(pathlib.Path(file).read_bytes(), type=dict[str, Any])
-        msgspec.convert(workflow, _Workflow)
+        msgspec.convert(workflow, _CreatedWorkflow)
     except OSError as error:
         raise SubmitError(
             f"the Workflow's file {file} cannot be read: {error.strerror}; {fix}", ExitCode.USAGE

@@ -177,10 +177,10 @@ def _strategy(workflow: Mapping[str, Any], node: Mapping[str, Any]) -> Mapping[s
     for spec in _specs(workflow):
         defaults = defaults or (spec.get("templateDefaults") or {}).get("retryStrategy") or {}
     named = [template for template in templates(workflow) if template.get("name") == template_name(node)]
-    own: Mapping[str, Any] = next(
+    strategy_of_template: Mapping[str, Any] = next(
         (template["retryStrategy"] for template in named if template.get("retryStrategy")), {}
     )
-    strategy: Mapping[str, Any] = merged(defaults, own)
+    strategy: Mapping[str, Any] = merged(defaults, strategy_of_template)
     return strategy
 
 

@@ -180,17 +180,17 @@ class _Resolver:
 
     def _input(self, name: str) -> Any:
         """Return the value of an input of the task; None if the pipeline's input that it comes from is left out."""
-        own = self._own(name)
+        key = self._own(name)
         value = self._call.inputs.get(name)
-        if own in self._values:
+        if key in self._values:
             kind = self._declared.get(name, {}).get("parameterType") or (value.type if value else "")
-            return decoded(own, self._values[own], kind)
+            return decoded(key, self._values[key], kind)
         source = self._call.task["inputs"]["parameters"][name]
         constant = source.get("runtimeValue", {}).get("constant")
         if constant is not None:
-            return self._filled(constant, own)
+            return self._filled(constant, key)
         assert value
-        return self._known(value.constant, value.name or own, optional=bool(value.optional))
+        return self._known(value.constant, value.name or key, optional=bool(value.optional))
 
     def _known(self, constant: Any, name: str, *, optional: bool = False) -> Any:
         if "." in name:
@@ -201,16 +201,16 @@ class _Resolver:
             self._lacking[name] = None
         return None
 
-    def _filled(self, value: Any, own: str) -> Any:
+    def _filled(self, value: Any, name: str) -> Any:
         """Return a constant with its placeholders replaced by text, as the back end does."""
         match value:
             case str():
                 value = INPUT.sub(lambda match: _text(self._input(match[1])), value)
-                return _OF_RUN.sub(lambda match: self._known(self._of_run.get(match[1], UNKNOWN), own) or "", value)
+                return _OF_RUN.sub(lambda match: self._known(self._of_run.get(match[1], UNKNOWN), name) or "", value)
             case Mapping():
-                return {self._filled(key, own): self._filled(item, own) for key, item in value.items()}
+                return {self._filled(key, name): self._filled(item, name) for key, item in value.items()}
             case list():
-                return [self._filled(item, own) for item in value]
+                return [self._filled(item, name) for item in value]
         return value
 
     def _config(self, settings: Node) -> dict[str, Any]:

@@ -192,10 +192,10 @@ def _filled_in(call: Call) -> Iterator[str]:
 def _may_break(call: Call) -> Iterator[str]:
     """Warn of text within constants: what the run gives may break the JSON that the container reads."""
     kinds = ("", STRING, "LIST", "STRUCT")
-    found = {value.origin for _, value, _ in _filled(call) if value.constant is UNKNOWN and value.type in kinds}
-    if call.executor and found:
+    origins = {value.origin for _, value, _ in _filled(call) if value.constant is UNKNOWN and value.type in kinds}
+    if call.executor and origins:
         yield (
-            f"{', '.join(sorted(found))} within a list, a mapping or text: a value with {_BREAKS} breaks the JSON of "
+            f"{', '.join(sorted(origins))} within a list, a mapping or text: a value with {_BREAKS} breaks the JSON of "
             f"the inputs, and the step fails; if there may be one, {_BY_FILE}"
         )
 

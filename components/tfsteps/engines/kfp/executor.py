@@ -52,7 +52,7 @@ class _Artifacts(msgspec.Struct):
         return self.artifacts[0] if self.artifacts else None
 
 
-class _Inputs(msgspec.Struct, rename="camel"):
+class _ExecutorInputs(msgspec.Struct, rename="camel"):
     parameter_values: dict[str, Any] = {}
     artifacts: dict[str, _Artifacts] = {}
 
@@ -61,7 +61,7 @@ class _OutputFile(msgspec.Struct, rename="camel"):
     output_file: str
 
 
-class _Outputs(msgspec.Struct, rename="camel"):
+class _ExecutorOutputs(msgspec.Struct, rename="camel"):
     output_file: str
     parameters: dict[str, _OutputFile] = {}
     artifacts: dict[str, _Artifacts] = {}
@@ -70,8 +70,8 @@ class _Outputs(msgspec.Struct, rename="camel"):
 class ExecutorInput(msgspec.Struct):
     """One task as the back end describes it to its container."""
 
-    outputs: _Outputs
-    inputs: _Inputs = msgspec.field(default_factory=_Inputs)
+    outputs: _ExecutorOutputs
+    inputs: _ExecutorInputs = msgspec.field(default_factory=_ExecutorInputs)
 
     @classmethod
     def from_arguments(cls, arguments: Sequence[str]) -> "ExecutorInput":

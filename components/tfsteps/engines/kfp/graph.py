@@ -156,7 +156,7 @@ def _calls(
     spec: Node,
     graph: Node,
     arguments: Mapping[str, InputSource],
-    given: Mapping[str, tuple[str, str]],
+    task_arguments: Mapping[str, tuple[str, str]],
     outer: tuple[tuple[str, str], ...],
     *,
     supply: Supply | None,
@@ -175,19 +175,21 @@ def _calls(
         path = (*outer, (name, used))
         where, executor = "/".join(task for task, _ in path), executors.get(label, {})
         sent = task.get("inputs", {}).get("artifacts", {})
-        artifacts = {key: written for key, source in sent.items() if (written := _writer(source, given, tasks, spec))}
+        artifacts = {
+            key: written for key, source in sent.items() if (written := _writer(source, task_arguments, tasks, spec))
+        }
         call = Call(where, task, component, executor, label, inputs, tasks, arguments, artifacts)
         yield call
         yield from _calls(spec, component, _within(call, supply), artifacts, path, supply=supply)
 
 
 def _writer(
-    source: Node, given: Mapping[str, tuple[str, str]], tasks: Mapping[str, Node], spec: Node
+    source: Node, arguments: Mapping[str, tuple[str, str]], tasks: Mapping[str, Node], spec: Node
 ) -> tuple[str, str] | None:
     """Return the step of tfsteps, and its output, that an input artifact comes from; None = another component's."""
     match source:
         case {"componentInputArtifact": name}:
-            return given.get(name)
+            return arguments.get(name)
         case {"taskOutputArtifact": {"producerTask": producer, "outputArtifactKey": key}}:
             component = spec.get("components", {}).get(tasks.get(producer, {}).get("componentRef", {}).get("name"), {})
         case _:

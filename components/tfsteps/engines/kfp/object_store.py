@@ -93,14 +93,14 @@ class StoreSettings(msgspec.Struct, frozen=True, kw_only=True, rename=_squeezed)
         return f"{'http' if self.disable_ssl else 'https'}://{self.endpoint}"
 
 
-class _Override(StoreSettings, frozen=True, kw_only=True, rename=_squeezed):
+class _StoreOverride(StoreSettings, frozen=True, kw_only=True, rename=_squeezed):
     bucket_name: str
     key_prefix: str = ""
 
 
 class _Provider(msgspec.Struct, frozen=True):
     default: StoreSettings | None = None
-    overrides: list[_Override] = []
+    overrides: list[_StoreOverride] = []
 
 
 _OWN = StoreSettings(
@@ -156,7 +156,7 @@ def _provider(scheme: str, text: str) -> _Provider:
         raise StoreError(f"`{_PROVIDERS}` of ConfigMap {CONFIG_MAP} cannot be read: {error}") from error
 
 
-def _merged(default: StoreSettings, override: _Override) -> StoreSettings:
+def _merged(default: StoreSettings, override: _StoreOverride) -> StoreSettings:
     """Return the default with what the override sets; its credentials count even where it has none."""
     changes = {name: getattr(override, name) for name in StoreSettings.__struct_fields__}
     overrides = {name: value for name, value in changes.items() if value not in (None, "")}
@@ -216,12 +216,12 @@ def _open(uri: str) -> Any:
     endpoint = (
         next((f"{host}:{port}" for host, port in _OWN_ENDPOINTS if _resolves(host)), "") if scheme == "minio" else ""
     )
-    how = store_settings(uri, _data(api, _CONFIG_MAPS, CONFIG_MAP), endpoint)
+    settings = store_settings(uri, _data(api, _CONFIG_MAPS, CONFIG_MAP), endpoint)
     limit = dt.timedelta(seconds=_REQUEST_SECONDS)
     return from_url(
         f"{'gs' if scheme == 'gs' else 's3'}://{bucket}",
-        config=_google(api, how) if scheme == "gs" else _s3(api, how),
-        client_options={"timeout": limit, "connect_timeout": limit, "allow_http": how.url.startswith("http://")},
+        config=_google(api, settings) if scheme == "gs" else _s3(api, settings),
+        client_options={"timeout": limit, "connect_timeout": limit, "allow_http": settings.url.startswith("http://")},
         retry_config={
             "max_retries": 1,
             "retry_timeout": limit / 2,
@@ -229,19 +229,23 @@ def _open(uri: str) -> Any:
     )
 
 
-def _s3(api: Api, how: StoreSettings) -> dict[str, str]:
+def _s3(api: Api, settings: StoreSettings) -> dict[str, str]:
     """Return obstore's configuration of a bucket of S3; what is left out the environment has."""
-    path_style = how.force_path_style is not False
-    config = {"virtual_hosted_style_request": str(not path_style).lower(), "endpoint": how.url, "region": how.region}
-    if ref := how.secret:
+    path_style = settings.force_path_style is not False
+    config = {
+        "virtual_hosted_style_request": str(not path_style).lower(),
+        "endpoint": settings.url,
+        "region": settings.region,
+    }
+    if ref := settings.secret:
         secret = _data(api, _SECRETS, ref.secret_name)
         config["access_key_id"] = _value(ref, secret, ref.access_key_key)
         config["secret_access_key"] = _value(ref, secret, ref.secret_key_key)
     return {name: value for name, value in config.items() if value}
 
 
-def _google(api: Api, how: StoreSettings) -> dict[str, str]:
-    ref = how.secret
+def _google(api: Api, settings: StoreSettings) -> dict[str, str]:
+    ref = settings.secret
     return {"service_account_key": _value(ref, _data(api, _SECRETS, ref.secret_name), ref.token_key)} if ref else {}
 
 

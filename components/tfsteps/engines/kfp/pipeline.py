@@ -57,35 +57,37 @@ class _Producer(msgspec.Struct, rename="camel", frozen=True):
     producer_task: str = ""
 
 
-class _Input(msgspec.Struct, rename="camel", frozen=True):
+class _TaskInput(msgspec.Struct, rename="camel", frozen=True):
     task_output_parameter: _Producer = _Producer()
 
 
-class _Inputs(msgspec.Struct, frozen=True):
-    parameters: dict[str, _Input] = {}
+class _TaskInputs(msgspec.Struct, frozen=True):
+    parameters: dict[str, _TaskInput] = {}
 
 
-class _Task(msgspec.Struct, frozen=True):
-    inputs: _Inputs = _Inputs()
+class _DagTask(msgspec.Struct, frozen=True):
+    inputs: _TaskInputs = _TaskInputs()
 
 
 def find_wait(workflow: Mapping[str, Any], call: Mapping[str, Any]) -> Wait | None:
     """Return the wait whose driver a task of a DAG is; None = it is no driver, or that of another component."""
     name = str(call["name"])
-    given = {item["name"]: str(item.get("value", "")) for item in (call.get("arguments") or {}).get("parameters") or []}
-    if not name.endswith(_DRIVER) or "container" not in given:
+    arguments = {
+        item["name"]: str(item.get("value", "")) for item in (call.get("arguments") or {}).get("parameters") or []
+    }
+    if not name.endswith(_DRIVER) or "container" not in arguments:
         return None
-    container = given["container"]
+    container = arguments["container"]
     if (shared := _ARGUMENT.fullmatch(container)) is not None:
         listed = ((workflow.get("spec") or {}).get("arguments") or {}).get("parameters") or []
         container = next((str(item.get("value", "")) for item in listed if item["name"] == shared[1]), PROGRAM)
     if PROGRAM not in container:
         return None
     try:
-        inputs = msgspec.json.decode(given.get("task", "{}"), type=_Task).inputs.parameters
+        inputs = msgspec.json.decode(arguments.get("task", "{}"), type=_DagTask).inputs.parameters
     except NOT_READABLE:
         inputs = {}
-    return Wait(name.removesuffix(_DRIVER), inputs.get("job", _Input()).task_output_parameter.producer_task)
+    return Wait(name.removesuffix(_DRIVER), inputs.get("job", _TaskInput()).task_output_parameter.producer_task)
 
 
 class KubeflowContext(WorkflowContext):

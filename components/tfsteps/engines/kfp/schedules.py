@@ -78,7 +78,7 @@ class RecurringRuns:
         self._client.delete_recurring_run(state.id)
 
     def _state(self, item: Any, runs: list[Any], unknown: str) -> ScheduleState:
-        own = [
+        schedule_runs = [
             _run(run, manual=run.recurring_run_id != item.recurring_run_id)
             for run in runs
             if item.recurring_run_id in (run.recurring_run_id, (run.description or "").removeprefix(MANUAL_OF))
@@ -93,7 +93,7 @@ class RecurringRuns:
             schedule=schedule,
             created=_seconds(item.created_at) or 0.0,
             paused=item.status == "DISABLED",
-            runs=newest_first(own),
+            runs=newest_first(schedule_runs),
             unknown=unknown,
             catches_up=not item.no_catchup,
         )

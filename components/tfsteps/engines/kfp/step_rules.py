@@ -125,12 +125,12 @@ def step_inputs(call: Call) -> tuple[dict[str, Any], list[str]]:
         for name, declared in parameters(call.component).items()
         if "defaultValue" in declared
     }
-    given = {
+    inputs = {
         name: value.constant if value.template is None or isinstance(value.template, str) else value.template
         for name, value in call.inputs.items()
         if short(name) == name
     }
-    values = {**defaults, **given}
+    values = {**defaults, **inputs}
     known = {name: whole_numbers(value) for name, value in values.items() if value is not UNKNOWN}
     return known, [name for name, value in values.items() if value is UNKNOWN]
 
@@ -141,7 +141,7 @@ def _certain(known: Mapping[str, Any], unknown: list[str], check: Any) -> list[P
     probes = [{}, *({name: any_[name] for name in unknown if name in any_} for any_ in (_ANY, _OTHER))]
     fillings = ("1", "2") if unclear else ("",)
     checks = [check({**_filled(known, text), **probe}) for text in fillings for probe in (probes if unknown else [{}])]
-    first, *others = [found for found in checks if found is not None] or [[]]
+    first, *others = [check for check in checks if check is not None] or [[]]
     return [
         problem
         for problem in first
@@ -258,7 +258,7 @@ def caching_messages(call: Call, known: dict[str, Any], unknown: list[str]) -> I
     job = plain_job(known)
     lacks = {
         "no `cache_key`, which would replace the inputs": bool(options.get("cacheKey")),
-        'run_id="", because the id of the run is another one each time': known.get("run_id") != "",
+        'run_id="", because each run has a new id': known.get("run_id") != "",
         "an image with a digest, name@sha256:...": not {"spec", "image"} & {*unknown} and not _pinned(job),
         f"the variable {FINGERPRINT} in `env`, of program and data": not {"spec", "env"} & {*unknown}
         and not (job.get("env") or {}).get(FINGERPRINT),

@@ -234,7 +234,7 @@ def _manual_runs(client: Any, submission: Submission) -> list[Any]:
     Raises:
         CommandError: One is a demo.
     """
-    found = []
+    runs = []
     for run in pages(client.list_runs, "runs", namespace=submission.namespace or None):
         description, *marks = (run.description or "").splitlines() or [""]
         if description != _manual(submission) or run.recurring_run_id:
@@ -245,8 +245,8 @@ def _manual_runs(client: Any, submission: Submission) -> list[Any]:
                 f"nothing was removed or submitted: run {run.run_id} ({run.display_name}) is a demo, and demos are "
                 f"read-only; delete it on its page first ({page}), or leave --replace out"
             )
-        found.append(run)
-    return found
+        runs.append(run)
+    return runs
 
 
 def _clear_manual(client: Any, submission: Submission) -> None:

@@ -37,19 +37,19 @@ def partial_job(config: Mapping[str, Any] | None) -> dict[str, Any]:
     return {field: value for field, value in fields.items() if value}
 
 
-class _Named(msgspec.Struct):
+class _NamedItem(msgspec.Struct):
     name: str
 
 
-class _Variable(_Named):
+class _Variable(_NamedItem):
     source: dict[str, Any] | None = msgspec.field(name="valueFrom", default=None)
 
 
-class _Mount(_Named):
+class _ConfigMount(_NamedItem):
     path: str = msgspec.field(name="mountPath")
 
 
-class _Resources(msgspec.Struct):
+class _ConfigResources(msgspec.Struct):
     limits: dict[str, str | int | float] | None = None
     requests: dict[str, str | int | float] | None = None
 
@@ -57,12 +57,12 @@ class _Resources(msgspec.Struct):
 class _Config(msgspec.Struct, rename="camel"):
     """The shape that the functions below rely on."""
 
-    resources: _Resources | None = None
+    resources: _ConfigResources | None = None
     node_selector: dict[str, Any] | None = None
     tolerations: list[dict[str, Any]] | None = None
     env: list[_Variable] | None = None
-    volumes: list[_Named] | None = None
-    volume_mounts: list[_Mount] | None = None
+    volumes: list[_NamedItem] | None = None
+    volume_mounts: list[_ConfigMount] | None = None
     affinity: dict[str, Any] | None = None
 
 

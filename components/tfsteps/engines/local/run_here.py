@@ -80,15 +80,15 @@ def run_here(
             _end(record, error)
             out.say(pipeline_verdict(record))
             return error.exit_code
-        wanted = tensorboard or keep_tensorboard or _TENSORBOARD_STEP in text
-        with _tensorboard(run_id) if wanted else contextlib.nullcontext() as board:
-            env = {TENSORBOARD_URL: board.url} if board else {}
+        with_tensorboard = tensorboard or keep_tensorboard or _TENSORBOARD_STEP in text
+        with _tensorboard(run_id) if with_tensorboard else contextlib.nullcontext() as process:
+            env = {TENSORBOARD_URL: process.url} if process else {}
             code = _run(pipeline, arguments, record, images={IMAGE, *images}, cwd=folder, env=env)
-            if not (board and keep_tensorboard):
+            if not (process and keep_tensorboard):
                 _forget_tensorboard(run_id)
             out.say("\n".join([*_results(record), pipeline_verdict(record)]))
-            if board and keep_tensorboard:
-                _keep(board)
+            if process and keep_tensorboard:
+                _keep(process)
                 _forget_tensorboard(run_id)
             return code
     if record.ended is None:  # Ctrl-C before or after the steps
@@ -181,16 +181,16 @@ def _tensorboard(run_id: str) -> Iterator[TensorBoardProcess | None]:
     def failed(error: TensorBoardError) -> None:
         warn(f"{error}; the pipeline runs without it")
 
-    board = TensorBoardProcess(store.run_folder(run_id), on_failure=failed)
+    process = TensorBoardProcess(store.run_folder(run_id), on_failure=failed)
     with contextlib.ExitStack() as stack:
         try:
-            stack.enter_context(board)
+            stack.enter_context(process)
         except TensorBoardError as error:
             failed(error)
             yield None
             return
-        Printer().say(f"tensorboard {board.url}")
-        yield board
+        Printer().say(f"tensorboard {process.url}")
+        yield process
 
 
 def _forget_tensorboard(run_id: str) -> None:
@@ -198,10 +198,10 @@ def _forget_tensorboard(run_id: str) -> None:
         forget_tensorboard(attempt)
 
 
-def _keep(board: TensorBoardProcess) -> None:
+def _keep(process: TensorBoardProcess) -> None:
     """Keep TensorBoard running until a signal arrives."""
     signals: list[bool] = []
     with on_termination(lambda: signals.append(True)):
-        Printer().say(f"TensorBoard stays up until Ctrl-C: {board.url}")
+        Printer().say(f"TensorBoard stays up until Ctrl-C: {process.url}")
         while not signals:
             time.sleep(0.1)

@@ -99,7 +99,10 @@ def run(
         try:
             with patched(steps.run, pipeline_root, say), on_termination(steps.stop):
                 pipeline(**arguments)
-        except (_Stopped, RuntimeError) as error:  # kfp's RuntimeError contains only the name of the failed task
+        except (
+            _StoppedBySignal,
+            RuntimeError,
+        ) as error:  # kfp's RuntimeError contains only the name of the failed task
             refused = PipelineError(f"the pipeline ended, though no step failed: {error}", ExitCode.FAILED, steps.tries)
             raise steps.failure() or refused from error
     return steps.tries
@@ -123,7 +126,7 @@ def _alive(run_id: str) -> list[AttemptFolder]:
     return [attempt for attempt in store.attempts(run_id) if attempt.alive().yes]
 
 
-class _Stopped(Exception):  # noqa: N818  not an error
+class _StoppedBySignal(Exception):  # noqa: N818  not an error
     """A signal arrived: no further step is started."""
 
 
@@ -166,7 +169,7 @@ class _Steps:
             step.exit_code, step.ended, step.state = code, time.time(), self._state(code)
             self._record(self.tries)
         if self._stopped:
-            raise _Stopped
+            raise _StoppedBySignal
         return code
 
     def _begin(self, task: ExecutorInput, *, ours: bool) -> StepRecord:
@@ -193,7 +196,7 @@ class _Steps:
         for process in tuple(self._running):
             process.terminate()
         if not (self._running or self._starting):
-            raise _Stopped
+            raise _StoppedBySignal
 
     def failure(self) -> PipelineError | None:
         """Return the first failure of a step whose last try failed; None if every step succeeded."""
@@ -211,7 +214,7 @@ class _Steps:
     @contextlib.contextmanager
     def _process(self, command: list[str], env: Mapping[str, str]) -> Iterator[StepProcess]:
         if self._stopped:
-            raise _Stopped
+            raise _StoppedBySignal
         self._starting += 1  # from now on a signal waits until there is a process to forward it to
         try:
             process = self._start(command, env)

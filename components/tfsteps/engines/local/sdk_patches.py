@@ -170,8 +170,8 @@ def _executor_input(to_dict: Callable[..., Any], executor_input: Any, component_
     for name in [name for name, value in values.items() if value.WhichOneof("kind") in {None, "null_value"}]:
         del values[name]
     result = to_dict(executor_input, component_spec)
-    given = result.get("inputs", {}).get("parameterValues", {})
-    given |= {name: whole_numbers(value) for name, value in given.items()}
+    parameters = result.get("inputs", {}).get("parameterValues", {})
+    parameters |= {name: whole_numbers(value) for name, value in parameters.items()}
     _CURRENT.executor_input = result
     return result
 

@@ -72,15 +72,15 @@ class StepOutput:
 
     def add_lines(self, lines: list[bytes]) -> None:
         """Save and show lines, and show the status of the step's job if it has changed."""
-        own = []
+        step_lines = []
         for line in self._without_executor(lines):
             if match := _REPLICA_LINE.fullmatch(line):
                 self._show_replica(line, match)
             else:
-                own.append(line)
+                step_lines.append(line)
                 self._view.say(f"[{self._task}] {_decoded(line)}")
         if self._log:
-            self._log.write(LogLines(time.time(), _SOURCE, own))
+            self._log.write(LogLines(time.time(), _SOURCE, step_lines))
         if self._view.observer and self._changed():
             self._view.observer.changed(self._attempt.status())
 

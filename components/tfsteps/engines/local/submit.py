@@ -27,8 +27,8 @@ def submit(submission: Submission) -> int:
             "--demo does not apply to a pipeline of this machine; `tfsteps run JOB --demo` marks one job"
         )
     arguments = typed(submission.parameters, definitions(submission.compiled))
-    board = {"tensorboard": submission.tensorboard, "keep_tensorboard": submission.keep_tensorboard}
-    return _run(submission.compiled, arguments, submission.installed, submission.folder, **board)
+    tensorboard_options = {"tensorboard": submission.tensorboard, "keep_tensorboard": submission.keep_tensorboard}
+    return _run(submission.compiled, arguments, submission.installed, submission.folder, **tensorboard_options)
 
 
 def rerun(asked: Rerun) -> int:

@@ -43,7 +43,7 @@ class Message(msgspec.Struct, frozen=True):
     body: bytes
 
 
-class _Answer(msgspec.Struct, frozen=True):
+class _ReceiverAnswer(msgspec.Struct, frozen=True):
     """What became of a request: `problem` is empty if it was accepted; `wait` = seconds that the receiver asks for."""
 
     problem: str = ""
@@ -90,7 +90,7 @@ class Delivery:
                 closing.wait(wait)
         raise AssertionError
 
-    def _post(self, message: Message) -> _Answer:
+    def _post(self, message: Message) -> _ReceiverAnswer:
         """Send a message once."""
         headers = {
             "Content-Type": "application/json",
@@ -113,7 +113,7 @@ class Delivery:
             )
             answer.close()
         except (HTTPError, OSError, ValueError) as error:
-            return _Answer(_reason(error), transient=True)
+            return _ReceiverAnswer(_reason(error), transient=True)
         return _judged(answer.status, retry_after(answer.headers))
 
     def _connections(self) -> urllib3.HTTPConnectionPool:
@@ -135,14 +135,14 @@ def _proxy(url: Url) -> str:
     return proxy if not proxy or "://" in proxy else f"http://{proxy}"
 
 
-def _judged(status: int, wait: float) -> _Answer:
+def _judged(status: int, wait: float) -> _ReceiverAnswer:
     if 200 <= status < 300:
-        return _Answer()
+        return _ReceiverAnswer()
     if status in _TRANSIENT:
-        return _Answer(f"it answers with status {status}", transient=True, wait=wait)
+        return _ReceiverAnswer(f"it answers with status {status}", transient=True, wait=wait)
     if 300 <= status < 400:
-        return _Answer(f"it answers with status {status}, a redirect, which is not followed; correct the URL")
-    return _Answer(f"it refuses them with status {status}; check the URL and the format")
+        return _ReceiverAnswer(f"it answers with status {status}, a redirect, which is not followed; correct the URL")
+    return _ReceiverAnswer(f"it refuses them with status {status}; check the URL and the format")
 
 
 def _reason(error: BaseException) -> str:

@@ -36,8 +36,8 @@ class Notifier:
 
         name = webhook.url.env
         try:
-            if found := notification.from_environment(name, environment):
-                return delivery.Channel(webhook, found, self._warn)
+            if webhook_format := notification.from_environment(name, environment):
+                return delivery.Channel(webhook, webhook_format, self._warn)
             self._warn(f"A webhook is not called: the launcher's variable {name} is not set.")
         except notification.UrlError as error:
             self._warn(f"A webhook is not called: the URL in the launcher's variable {name} {error}.")

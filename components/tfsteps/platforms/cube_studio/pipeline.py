@@ -70,7 +70,7 @@ def read_pipelines(document: Any) -> list[ImportedPipeline]:
     if not isinstance(document, dict):
         return []
     several = [document] if _is_pipeline(document) else list(document.values())
-    return [_Reader(value).read() for value in several] if all(map(_is_pipeline, several)) else []
+    return [_PipelineReader(value).read() for value in several] if all(map(_is_pipeline, several)) else []
 
 
 def _is_pipeline(value: Any) -> bool:
@@ -80,14 +80,14 @@ def _is_pipeline(value: Any) -> bool:
     return isinstance(value.get("pipeline"), dict) if "pipeline" in value else "dag_json" in value
 
 
-class _Reader:
+class _PipelineReader:
     def __init__(self, document: Mapping[str, Any]) -> None:
         self._pipeline = Fields(document.get("pipeline", {**document, "tasks": None}))
         self._name = _kubernetes_name(self._pipeline.take(str, "name") or "")
         if not self._name:
             raise NotUnderstoodError("pipeline.name is missing")
         self._tasks: dict[str, Fields] = {}
-        for task in Fields(document).each("tasks"):
+        for task in Fields(document).mappings("tasks"):
             name = _kubernetes_name(task.take(str, "name") or "")
             if name in self._tasks:
                 raise NotUnderstoodError(
@@ -187,13 +187,13 @@ class _Reader:
         """Add the template of any other task: a container, as cube-studio makes it."""
         values = self._arguments(name, task)
         image, workdir = (str(values.pop(key, None) or "") for key in ("images", "workdir"))
-        own = str(task.take(object, "command") or "")
+        command_text = str(task.take(object, "command") or "")
         folder = str(task.take(object, "working_dir") or workdir)
         if kind == _CUSTOM:
             folder = workdir
             command, args = ["bash", "-c", str(values.pop("command", ""))], list[str]()
-        elif own:
-            command, args = [*" && ".join(own.split("\n")).split()], _command_line(values)
+        elif command_text:
+            command, args = [*" && ".join(command_text.split("\n")).split()], _command_line(values)
         else:
             what = f"The start command of cube-studio's job template {kind}, such as python3 launcher.py."
             start = self._variables.parameter(f"command-{_kubernetes_name(kind)}", description=what)

@@ -46,10 +46,10 @@ def missing(names: Collection[str]) -> list[str]:
     """
     if _CONFIG in names:
         return []
-    wanted = {"address of HAI": (LAUNCHER_SERVER, SERVER), "token for HAI": (TOKEN_FILE, LAUNCHER_TOKEN, TOKEN)}
+    required = {"address of HAI": (LAUNCHER_SERVER, SERVER), "token for HAI": (TOKEN_FILE, LAUNCHER_TOKEN, TOKEN)}
     return [
         f"no variable of the launcher has the {what}: unless its image has it, set {variables[0]} on the task"
-        for what, variables in wanted.items()
+        for what, variables in required.items()
         if not set(variables) & set(names)
     ]
 

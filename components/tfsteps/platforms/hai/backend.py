@@ -124,4 +124,4 @@ class HaiBackend(PlatformBackend[HaiRun]):
         rows = itertools.zip_longest(*columns, fillvalue="")
         title = "tasks of the chain: id, begin, end, state of the ranks, stop code"
         yield title, [["" if cell is None else str(cell) for cell in row] for row in rows]
-        yield "what HAI says", [[line] for line in newest_messages(self.runs.messages(job))]
+        yield "messages of HAI", [[line] for line in newest_messages(self.runs.messages(job))]

@@ -67,12 +67,12 @@ _KNOWN = {  # a part that identifies the message; the original message follows w
 }
 
 
-class _Pod(msgspec.Struct):
+class _TaskPod(msgspec.Struct):
     rank: int | str = msgspec.field(name="job_id", default=-1)
     status: str | None = ""
 
 
-class _Task(msgspec.Struct):
+class _TaskAnswer(msgspec.Struct):
     """The checked fields of a task."""
 
     chain_id: str
@@ -82,28 +82,28 @@ class _Task(msgspec.Struct):
     code: int | str | None = msgspec.field(name="stop_code", default=None)
     codes: list[int | str] | None = msgspec.field(name="stop_code_list", default=None)
     ids: list[int | str] | None = msgspec.field(name="id_list", default=None)
-    pods: list[_Pod] | None = msgspec.field(name="_pods_", default=None)
+    pods: list[_TaskPod] | None = msgspec.field(name="_pods_", default=None)
 
 
 class _Created(msgspec.Struct):
-    task: _Task
+    task: _TaskAnswer
 
 
 class _One(msgspec.Struct):
-    task: _Task
+    task: _TaskAnswer
 
 
 class _Queried(msgspec.Struct):
     result: _One
 
 
-class _Page(msgspec.Struct):
-    tasks: list[_Task]
+class _TaskPage(msgspec.Struct):
+    tasks: list[_TaskAnswer]
     total: int
 
 
 class _Tagged(msgspec.Struct):
-    result: _Page
+    result: _TaskPage
 
 
 class _Quota(msgspec.Struct):
@@ -122,7 +122,7 @@ class _Used(msgspec.Struct):
     result: _UsedQuota
 
 
-class _Log(msgspec.Struct):
+class _LogAnswer(msgspec.Struct):
     data: str | None = None
     last_seen: dict[str, Any] | None = None
     error: str | None = msgspec.field(name="error_msg", default=None)
@@ -212,7 +212,7 @@ class Client(HttpClient):
     def log_once(self, chain_id: str, rank: int, last_seen: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return what a rank has printed since `last_seen` of the last answer; None = from the start. Sent once."""
         query = {"chain_id": chain_id, "rank": str(rank), "last_seen": msgspec.json.encode(last_seen).decode()}
-        return self._post_once("/query/task/log", query, check=an_answer(_Log))
+        return self._post_once("/query/task/log", query, check=an_answer(_LogAnswer))
 
     def recorded(self, chain_id: str, last_seen: Mapping[str, Any] | None) -> list[str]:
         """Return the platform's own records of the newest task of a chain, in lines; empty = none.

@@ -58,7 +58,7 @@ _NO_TASK = 401  # HAI's answer to a request for the log of an unknown task
 
 
 class _Poll:
-    """A repeated request: its pause is short after news, and grows without news."""
+    """A repeated request: its pause is short after an event, and grows without events."""
 
     def __init__(self, ask: Callable[[], Iterator[Event]], shortest: float, longest: float) -> None:
         self.ask = ask
@@ -66,8 +66,8 @@ class _Poll:
         self._shortest, self._longest = shortest, longest
         self._pause = shortest
 
-    def next(self, *, news: bool) -> None:
-        self._pause = self._shortest if news else min(self._pause * _SLOWER, self._longest)
+    def next(self, *, had_events: bool) -> None:
+        self._pause = self._shortest if had_events else min(self._pause * _SLOWER, self._longest)
         self.due = time.monotonic() + self._pause
 
     def soon(self) -> None:
@@ -231,14 +231,14 @@ class HaiJob:
 
     def _ask(self, poll: _Poll, polls: list[_Poll]) -> Iterator[Event]:
         """Yield the events of an answer; without an answer, delay all requests."""
-        news = changed = False
+        had_events = changed = False
         try:
             for event in poll.ask():
-                news, changed = True, changed or not isinstance(event, LogLines | PartialLine)
+                had_events, changed = True, changed or not isinstance(event, LogLines | PartialLine)
                 yield event
         except ApiError as error:
             if error.status == _NO_TASK and poll is not polls[0]:  # the request for the task follows, and has details
-                poll.next(news=False)
+                poll.next(had_events=False)
                 return
             self._away, self._gone_since = self._away or time.monotonic(), None
             away = time.monotonic() - self._away
@@ -249,7 +249,7 @@ class HaiJob:
                 other.later(max(error.retry_after, min(1.0 + away / 4, _AWAY_SECONDS)))
         else:
             self._away = self._notice_due = 0.0
-            poll.next(news=news)
+            poll.next(had_events=had_events)
             for other in polls if changed else ():  # changes often come together
                 other.soon()
 

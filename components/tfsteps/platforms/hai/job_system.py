@@ -61,7 +61,7 @@ class Creation:
         self._groups = Groups(client)
         self._created = False
 
-    def obtain(self) -> Task:
+    def load_or_create(self) -> Task:
         """Return the task, which this call creates unless an earlier launcher of the attempt did.
 
         Each repetition looks for the task first: a request without an answer may have created it.
@@ -71,7 +71,7 @@ class Creation:
             ApiError: The platform refused, or was unavailable for too long.
             Stopped: The client's `stopping` was set.
         """
-        task = self._client.retry(self._obtain)
+        task = self._client.retry(self._load_or_create)
         if self._created or self.is_ours(task).yes:
             self._stop_if_due(task)
         return task
@@ -79,15 +79,15 @@ class Creation:
     def is_ours(self, task: Task) -> Answer:
         """Return whether this process created a task: by the random secret that it sent with it."""
         sent = self._body["spec"]["environments"][schema.SECRET]
-        found = schema.environments(task).get(schema.SECRET)
-        return unknown("HAI does not return the task's schema") if found is None else known(found == sent)
+        secret = schema.environments(task).get(schema.SECRET)
+        return unknown("HAI does not return the task's schema") if secret is None else known(secret == sent)
 
-    def after_stop(self, end: float, hurried: StopFlag) -> Task | None:
+    def after_stop(self, end: float, repeated: StopFlag) -> Task | None:
         """Return the task after a stop; None = there certainly is none. Asks until that is known.
 
         Args:
             end: When to give up, of the monotonic clock.
-            hurried: Once set, it gives up.
+            repeated: Once set, it gives up.
 
         Raises:
             LaunchError: It gave up; or another task has the name.
@@ -104,7 +104,7 @@ class Creation:
             except ApiError as error:
                 why, pause = str(error), max(pause, error.retry_after)
             left = end - time.monotonic()
-            if left <= 0 or hurried.wait(min(pause, left)):
+            if left <= 0 or repeated.wait(min(pause, left)):
                 raise self.not_known(why)
 
     def not_known(self, why: object) -> LaunchError:
@@ -117,7 +117,7 @@ class Creation:
         why = f"task {task['nb_name']} of an earlier launcher goes on: this one was stopped before it adopted the task"
         return LaunchError(f"{why}; `tfsteps stop {self._run} --on hai` stops it", retryable=True)
 
-    def _obtain(self) -> Task:
+    def _load_or_create(self) -> Task:
         if task := self._existing(self._client):
             return task
         self.absent = True
@@ -236,7 +236,7 @@ class HaiSystem:
 
     def __init__(self) -> None:
         """Send no request yet."""
-        self._given_up, self._hurried = StopFlag(), StopFlag()
+        self._given_up, self._repeated = StopFlag(), StopFlag()
         self._stopped_at = 0.0  # when `give_up` was called, of the monotonic clock
         self._find_pipeline: FindPipeline | None = None
 
@@ -271,7 +271,7 @@ class HaiSystem:
     def warnings(self, job: TrainingJob) -> list[str]:
         return rules.warnings(job)
 
-    def places(self, job: TrainingJob, identity: Identity, base_dir: pathlib.Path) -> OutputPaths:
+    def output_paths(self, job: TrainingJob, identity: Identity, base_dir: pathlib.Path) -> OutputPaths:
         """Return the folders on the shared file system: below `output_dir`, which may be relative to the workspace."""
         workspace = schema.workspace(job, schema.options_for(job))
         template = job.output_dir or "tfsteps/{run_id}/{task}"
@@ -281,11 +281,11 @@ class HaiSystem:
             folder if is_uri(folder) else join(workspace or _NOWHERE, folder), job, base_dir, kept=kept
         )
 
-    def plan(self, job: TrainingJob, identity: Identity, places: OutputPaths) -> list[dict[str, object]]:
+    def plan(self, job: TrainingJob, identity: Identity, paths: OutputPaths) -> list[dict[str, object]]:
         """Return the schema of the task that `start` would create, without the text of the agent."""
-        return [schema.shown(schema.render(job, identity, places, identity.task))]
+        return [schema.shown(schema.render(job, identity, paths, identity.task))]
 
-    def start(self, job: TrainingJob, identity: Identity, places: OutputPaths) -> HaiJob:
+    def start(self, job: TrainingJob, identity: Identity, paths: OutputPaths) -> HaiJob:
         """Create the task, or adopt the one that an earlier launcher of this attempt created.
 
         If `give_up` is called meanwhile, the task is returned if it exists: the caller stops it, if it may.
@@ -294,20 +294,20 @@ class HaiSystem:
             LaunchError: The platform refuses it, or another task has its name, or whether it exists is not known.
             StoppedError: `give_up` was called, and this launcher created no task.
         """
-        creation = Creation(self._client, self._rendered(job, identity, places), identity.run)
+        creation = Creation(self._client, self._rendered(job, identity, paths), identity.run)
         try:
             task = self._obtained(creation)
         except RequestRefusedError as error:
             raise LaunchError(f"HAI did not take the task: {error}", retryable=False) from error
         except ApiError as error:
-            made = "the task was not created" if creation.absent else "whether the task exists is not known"
-            raise LaunchError(f"{made}: {error}", retryable=error.unavailable) from error
+            outcome = "the task was not created" if creation.absent else "whether the task exists is not known"
+            raise LaunchError(f"{outcome}: {error}", retryable=error.unavailable) from error
         except Stopped:
             raise StoppedError("Stopped before the task was created.") from None
         return self.attach(job, str(task["nb_name"]), str(task["chain_id"]), schema.created(task) or time.time())
 
-    def _rendered(self, job: TrainingJob, identity: Identity, places: OutputPaths) -> dict[str, Any]:
-        body = schema.render(job, identity, places, self._step or identity.task)
+    def _rendered(self, job: TrainingJob, identity: Identity, paths: OutputPaths) -> dict[str, Any]:
+        body = schema.render(job, identity, paths, self._step or identity.task)
         if self._host and self._pipeline:
             owner, namespace = self._pipeline.owner, self._host.namespace
             try:
@@ -324,7 +324,7 @@ class HaiSystem:
         After a stop, a launcher in a pod also adopts the task of an earlier one: its pod may be evicted.
         """
         try:
-            return creation.obtain()
+            return creation.load_or_create()
         except ApiError as error:
             if creation.unsettled:
                 raise creation.not_known(error) from error
@@ -333,7 +333,7 @@ class HaiSystem:
             if not (creation.unsettled or self._host):
                 raise
         seconds = self._host.grace_seconds if self._host else _GRACE_SECONDS
-        task = creation.after_stop(self._stopped_at + seconds, self._hurried)
+        task = creation.after_stop(self._stopped_at + seconds, self._repeated)
         if task is None:
             raise Stopped
         if not self._host and not creation.is_ours(task).yes:
@@ -387,7 +387,7 @@ class HaiSystem:
     def give_up(self) -> None:
         """Stop retrying requests; called again, stop asking whether the task exists."""
         if self._given_up.is_set():
-            self._hurried.set()
+            self._repeated.set()
         else:
             self._stopped_at = time.monotonic()
             self._given_up.set()

@@ -77,13 +77,13 @@ class RankLog:
             ask: Requests the log after a line, None = the whole log; called up to three times.
             whole: Whether the rank has ended, so that an unfinished last line counts as a line.
         """
-        page = self._joined(ask, _Page(ask(self.last_seen)), whole=whole)
+        page = self._joined(ask, _LogPage(ask(self.last_seen)), whole=whole)
         first = page.find(self._taken) if page else None
         if page and first is None and not self.last_seen:
             first = page.search(self._known)
         asked = self.last_seen
         if first is None and self.last_seen:
-            page, asked = _Page(ask(None)), None
+            page, asked = _LogPage(ask(None)), None
             first = page.search(self._known)
         if not page or not page.text:
             return []
@@ -102,7 +102,7 @@ class RankLog:
 
     # --- the position to continue from
 
-    def _move(self, page: "_Page", lines: Sequence[str], asked: Seen | None) -> None:
+    def _move(self, page: "_LogPage", lines: Sequence[str], asked: Seen | None) -> None:
         """Set `last_seen` to the last line before the end of `lines`, which were read, that a request can name."""
         server = page.seen
         if server and asked and server.get("id") != asked.get("id") and page.follows(asked, self._length):
@@ -119,7 +119,7 @@ class RankLog:
         self._taken = self._known[1:] if first else self._known
         self._before = server or self._before
 
-    def _joined(self, ask: Ask, page: "_Page", *, whole: bool) -> "_Page | None":
+    def _joined(self, ask: Ask, page: "_LogPage", *, whole: bool) -> "_LogPage | None":
         """Return a page in which a line that continues in the next file is joined; None if that is not possible.
 
         The platform omits the text of a file before its first stamp, unless the request names an earlier time.
@@ -137,11 +137,11 @@ class RankLog:
             return page
         earlier = dt.datetime.fromisoformat(seen["timestamp"]) - dt.timedelta(microseconds=1)
         place = {"timestamp": earlier.isoformat(timespec="microseconds"), "offset": _NOWHERE}
-        return page.joined(_Page(ask({**self.last_seen, **place})))
+        return page.joined(_LogPage(ask({**self.last_seen, **place})))
 
     # --- from lines to entries
 
-    def _entries(self, page: "_Page", lines: Sequence[str], why: str, *, whole: bool) -> list[Entry]:
+    def _entries(self, page: "_LogPage", lines: Sequence[str], why: str, *, whole: bool) -> list[Entry]:
         self._ahead = page.ahead if page.ahead is not None else self._ahead
         last = [page.rest] if whole and page.rest != self._final and not _begins_stamp(page.rest) else []
         self._final = page.rest if whole else ""
@@ -168,7 +168,7 @@ class RankLog:
         return second and b"%b%bZ" % (second, stamp[2].encode())
 
 
-class _Page:
+class _LogPage:
     """An answer of the platform.
 
     Attributes:
@@ -277,15 +277,15 @@ class _Page:
 
     # --- lines split over two files
 
-    def without_last(self, seen: Seen) -> "_Page | None":
+    def without_last(self, seen: Seen) -> "_LogPage | None":
         """Return the page up to the split line, as an unfinished line; None if there is no such line."""
         lines = self.text.split("\n")
         for i in range(len(lines) - 1, -1, -1):
             if _shown(seen) in lines[i] or _CUT.search(lines[i]):
-                return _Page({"data": "\n".join(lines[: i + 1])})
+                return _LogPage({"data": "\n".join(lines[: i + 1])})
         return None
 
-    def joined(self, newer: "_Page") -> "_Page | None":
+    def joined(self, newer: "_LogPage") -> "_LogPage | None":
         """Return the page with the whole `newer` file in place of the part it has; None if they do not fit together."""
         rest, *others = newer.text.split("\n")
         if _stamp(rest):  # no line is split; or its rest is omitted again, if the newer file has only one stamp
@@ -304,7 +304,7 @@ class _Page:
                 heads.insert(0, self.text[:position] + rest)
             elif _CUT.search(self.text[begin:end]):  # the server cut the line, perhaps before the split
                 heads.append(self.text[:end])
-        return _Page({"data": "\n".join([heads[0], *others]), "last_seen": newer.seen}) if heads else None
+        return _LogPage({"data": "\n".join([heads[0], *others]), "last_seen": newer.seen}) if heads else None
 
 
 def event_time(stamp: bytes, now: float, late: float = LATE_SECONDS) -> float:

@@ -109,10 +109,10 @@ def level_name(number: int) -> str:
 
 def level_of(job: TrainingJob) -> int:
     """Return the level of a job: HAI's own in its options, else that of its priority."""
-    own = options_for(job).priority
-    if own is None:
+    priority = options_for(job).priority
+    if priority is None:
         return level(job.priority)
-    return own if isinstance(own, int) else _ALL_LEVELS[own]
+    return priority if isinstance(priority, int) else _ALL_LEVELS[priority]
 
 
 def level(priority: int | None) -> int:
@@ -120,13 +120,13 @@ def level(priority: int | None) -> int:
     return AUTO if priority is None else list(LEVELS.values())[priority * len(LEVELS) // 101]
 
 
-def render(job: TrainingJob, identity: Identity, places: OutputPaths, step: str) -> dict[str, Any]:
+def render(job: TrainingJob, identity: Identity, paths: OutputPaths, step: str) -> dict[str, Any]:
     """Return the schema of the task that `step` launches.
 
     Its tags hold a hash of the rest, by which a launcher recognizes its task.
     """
-    options, body = options_for(job), _untagged(job, identity, places)
-    digest = spec_hash(shown(_untagged(without_step_variables(job), identity, places)))  # without the agent's version
+    options, body = options_for(job), _untagged(job, identity, paths)
+    digest = spec_hash(shown(_untagged(without_step_variables(job), identity, paths)))  # without the agent's version
     body["options"]["tags"] = tags({**_labels(job, identity), SPEC_HASH: digest})
     body["options"]["tags"] += [launcher_tag(step), tag(DEADLINE, f"{job.deadlines.total:g}")]
     if options.suspend:
@@ -134,7 +134,7 @@ def render(job: TrainingJob, identity: Identity, places: OutputPaths, step: str)
     return body
 
 
-def _untagged(job: TrainingJob, identity: Identity, places: OutputPaths) -> dict[str, Any]:
+def _untagged(job: TrainingJob, identity: Identity, paths: OutputPaths) -> dict[str, Any]:
     options = options_for(job)
     return {
         "version": 2,
@@ -147,7 +147,7 @@ def _untagged(job: TrainingJob, identity: Identity, places: OutputPaths) -> dict
             "entrypoint": _ENTRYPOINT,
             "parameters": f"-u -c {shlex.quote(_BOOTSTRAP)}",
             "entrypoint_executable": True,
-            "environments": _environments(job, identity, places, options),
+            "environments": _environments(job, identity, paths, options),
         },
         "resource": {
             "image": job.image or "default",
@@ -277,7 +277,7 @@ def _options(job: TrainingJob, options: HaiOptions) -> dict[str, Any]:
 # --- what the ranks are told
 
 
-def _environments(job: TrainingJob, identity: Identity, places: OutputPaths, options: HaiOptions) -> dict[str, str]:
+def _environments(job: TrainingJob, identity: Identity, paths: OutputPaths, options: HaiOptions) -> dict[str, str]:
     """Return the variables of every rank, quoted: HAI writes them as they are into a shell file.
 
     It also trims the lines of that file, and runs its own scripts after it. The plan holds all variables, including
@@ -289,20 +289,20 @@ def _environments(job: TrainingJob, identity: Identity, places: OutputPaths, opt
         for name, value in _plain(job.env).items()
         if "\n" not in value and name not in _READ_ONLY and not _OF_PROGRAMS.fullmatch(name)
     }
-    plan = rank_plan(job, identity, places, options)
+    plan = rank_plan(job, identity, paths, options)
     ours = {_AGENT: _agent_text(), PLAN: json.dumps(plan), SECRET: secrets.token_hex(16)}
     return {name: shlex.quote(value) for name, value in {**plain, **ours}.items()}
 
 
-def rank_plan(job: TrainingJob, identity: Identity, places: OutputPaths, options: HaiOptions) -> dict[str, Any]:
+def rank_plan(job: TrainingJob, identity: Identity, paths: OutputPaths, options: HaiOptions) -> dict[str, Any]:
     """Return the plan for the agents: the replica and program of each rank, and the restart rules."""
     variables = {
         "TFSTEPS_RUN_ID": identity.run,
         "TFSTEPS_TASK": identity.task,
         "TFSTEPS_ATTEMPT": str(identity.attempt),
-        "TFSTEPS_OUTPUT_DIR": places.output,
-        "TFSTEPS_MODEL_DIR": places.model,
-        "TFSTEPS_LOG_DIR": places.logs,
+        "TFSTEPS_OUTPUT_DIR": paths.output,
+        "TFSTEPS_MODEL_DIR": paths.model,
+        "TFSTEPS_LOG_DIR": paths.logs,
     }
     rules = restart_policy.restart_rules(job)
     return {
@@ -334,8 +334,8 @@ def _agent_text() -> str:
     """Return what runs on the ranks, as a zip file in text."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as file:
-        own = sorted(pathlib.Path(ranks.__file__).parent.glob("*.py"))
-        for path in [*own, pathlib.Path(expansion.__file__), pathlib.Path(restart_policy.__file__)]:
+        modules = sorted(pathlib.Path(ranks.__file__).parent.glob("*.py"))
+        for path in [*modules, pathlib.Path(expansion.__file__), pathlib.Path(restart_policy.__file__)]:
             named = [f"tfsteps_ranks/{path.name}", *([path.name] if path.name == _FOR_PROGRAMS else [])]
             for name in named:
                 file.writestr(zipfile.ZipInfo(name), path.read_bytes(), zipfile.ZIP_DEFLATED, 9)

@@ -101,8 +101,8 @@ class ChainTracker:
             return
         if self.stopping and end.state in (State.CANCELLED, State.LOST):
             end = self.stopping
-        culprit = self._first_failed(task) if end.reason in _BY_A_RANK else None
-        self.final = JobChanged(at=now, state=end.state, reason=end.reason, message=end.message, replica=culprit)
+        failed_replica = self._first_failed(task) if end.reason in _BY_A_RANK else None
+        self.final = JobChanged(at=now, state=end.state, reason=end.reason, message=end.message, replica=failed_replica)
 
     def last(self) -> JobChanged:
         """Return the end of the job with the explanation of the agents, whose last reports are read after it."""
@@ -112,13 +112,14 @@ class ChainTracker:
         if self._failed and self._failed[0] not in self._earlier:
             report = self._failed[1]
             reason, message = str(report.get("reason", "")), str(report.get("message", ""))
-            culprit = self._by_name.get(str(report.get("replica")), self.final.replica)
-            return msgspec.structs.replace(self.final, reason=reason, message=message, replica=culprit)
+            failed = self._by_name.get(str(report.get("replica")), self.final.replica)
+            return msgspec.structs.replace(self.final, reason=reason, message=message, replica=failed)
         for rank in self._ranks.values() if self.final.reason == "InitFailed" else ():
             if rank.shown and rank.shown.state is ReplicaState.FAILED:
                 message = f"{rank.shown.replica} ended with exit code {rank.shown.exit_code}."
-                culprit = rank.shown.replica
-                return msgspec.structs.replace(self.final, reason="ReplicaFailed", message=message, replica=culprit)
+                return msgspec.structs.replace(
+                    self.final, reason="ReplicaFailed", message=message, replica=rank.shown.replica
+                )
         return self.final
 
     def _first_failed(self, task: Mapping[str, Any] | None) -> ReplicaName | None:

@@ -15,7 +15,7 @@ def read_t9k(manifest: Fields, source: str, name: str, _api: str) -> Imported:
     """Return the job of a TensorFlowTrainingJob. NotUnderstoodError if it is none."""
     draft = Draft()
     read_metadata(draft, manifest, name)
-    for spec in manifest.each("spec", "replicaSpecs"):
+    for spec in manifest.mappings("spec", "replicaSpecs"):
         role = _role(spec)
         policy = read_restart(spec, "restartPolicy")
         template = spec.inside("template")
@@ -62,7 +62,7 @@ def _read_policy(draft: Draft, policy: Fields) -> None:
 def _read_tensorboard(draft: Draft, board: Fields) -> None:
     image = board.take(str, "image")
     sets = board.take(list, "trainingLogFilesets") or []
-    for claim in board.each("logDir", "pvc"):
+    for claim in board.mappings("logDir", "pvc"):
         name, folders = claim.take(str, "name") or "", claim.take(list, "subPath") or [""]
         sets += [f"t9k://pvc/{name}/{str(folder).lstrip('/')}" for folder in folders]
     bucket = board.inside("logDir", "s3")
@@ -91,7 +91,7 @@ def _read_debug(draft: Draft, debug: Fields) -> None:
     draft.option(SYSTEM, "debug", value=True)
     commands: dict[str, Any] = {}
     skips = {}
-    for spec in debug.each("replicaSpecs"):
+    for spec in debug.mappings("replicaSpecs"):
         role = _role(spec)
         commands[role] = spec.take(list, "command") or []
         skips[role] = bool(spec.take(bool, "skipInitContainer"))
@@ -103,7 +103,7 @@ def _read_pause(draft: Draft, pause: Fields) -> None:
     draft.suspend(SYSTEM, pause.take(bool, "enabled"))
     programs: dict[str, dict[str, Any]] = {"command": {}, "args": {}}
     skips = {}
-    for spec in pause.each("resumeSpecs"):
+    for spec in pause.mappings("resumeSpecs"):
         role = _role(spec)
         for field, by_role in programs.items():
             if (words := spec.take(list, field)) is not None:

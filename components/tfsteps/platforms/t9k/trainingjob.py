@@ -107,7 +107,7 @@ class TensorFlowTrainingJob(BaseJobKind):
             sentences.append(f"TFSTEPS_INDEX is not set in {who}: that takes a `command`. TF_CONFIG has the index.")
         return sentences
 
-    def render(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> RenderedJob:
+    def render(self, job: TrainingJob, identity: Identity, paths: OutputPaths, namespace: str) -> RenderedJob:
         """Return the object that is created, with a PodGroup where the job has a gang and no queue."""
         options = options_of(job, self.name, T9kOptions)
         # pods and hosts are named `<name>-<type>-<index>`
@@ -116,7 +116,7 @@ class TensorFlowTrainingJob(BaseJobKind):
         labels = {**job.labels, **identity.labels()}
         specs = [
             _replica_spec(job, role_name, role, name, pod_template(
-                job, role_name, role, identity, places, gpu_label=options.gpu_label, more_env=_env(role)
+                job, role_name, role, identity, paths, gpu_label=options.gpu_label, more_env=_env(role)
             ))
             for role_name, role in job.resolved_roles().items()
         ]  # fmt: skip
@@ -124,7 +124,7 @@ class TensorFlowTrainingJob(BaseJobKind):
         if job.queue:
             spec["scheduler"] = {"t9kScheduler": {"queue": job.queue, "priority": job.priority or 0}}
         if job.tensorboard:
-            spec["tensorboardSpec"] = tensorboard_spec(job, options, places)
+            spec["tensorboardSpec"] = tensorboard_spec(job, options, paths)
         programs = {replica_spec["type"]: container_of(replica_spec["template"], CONTAINER) for replica_spec in specs}
         if mode := run_mode(job, options, programs):
             spec["runMode"] = mode
@@ -332,9 +332,9 @@ def tensorboard_problems(job: TrainingJob, options: T9kOptions) -> list[Problem]
     return [Problem(path=("tensorboard",), wrong=wrong, fix=fix)]
 
 
-def tensorboard_spec(job: TrainingJob, options: T9kOptions, places: OutputPaths) -> dict[str, Any]:
+def tensorboard_spec(job: TrainingJob, options: T9kOptions, paths: OutputPaths) -> dict[str, Any]:
     """Return `spec.tensorboardSpec`; T9k gives the object the job's name."""
-    tensorboard, logs = job.tensorboard, places.tensorboard(job)
+    tensorboard, logs = job.tensorboard, paths.tensorboard(job)
     images = [tensorboard and tensorboard.image, job.image, *(role.image for _, role in job.roles.items())]
     result: dict[str, Any] = {"image": next(image for image in images if image)}
     if options.tensorboard_file_sets:

@@ -60,17 +60,17 @@ class TfJobSystem:
         """Return what is different in a TfJob, and whether the job's results would be lost with its pods."""
         return self._of(job).warnings(job)
 
-    def places(self, job: TrainingJob, identity: Identity, base_dir: pathlib.Path) -> OutputPaths:
+    def output_paths(self, job: TrainingJob, identity: Identity, base_dir: pathlib.Path) -> OutputPaths:
         """Return the folders below `output_dir`, as the replicas see them."""
-        return self._of(job).places(job, identity, base_dir)
+        return self._of(job).output_paths(job, identity, base_dir)
 
-    def plan(self, job: TrainingJob, identity: Identity, places: OutputPaths) -> list[dict[str, object]]:
+    def plan(self, job: TrainingJob, identity: Identity, paths: OutputPaths) -> list[dict[str, object]]:
         """Return the objects that `start` would create."""
-        return self._of(job).plan(job, identity, places)
+        return self._of(job).plan(job, identity, paths)
 
-    def start(self, job: TrainingJob, identity: Identity, places: OutputPaths) -> Handle:
+    def start(self, job: TrainingJob, identity: Identity, paths: OutputPaths) -> Handle:
         """Create the job, or adopt it, as any on Kubernetes."""
-        return self._of(job).start(job, identity, places)
+        return self._of(job).start(job, identity, paths)
 
     def note(self, job: TrainingJob, name: str, uid: str, note: JobNote) -> None:
         """Annotate the job object."""

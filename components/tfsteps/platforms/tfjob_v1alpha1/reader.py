@@ -15,7 +15,7 @@ def read_tfjob_v1alpha1(manifest: Fields, source: str, name: str, api: str) -> I
     draft = Draft()
     read_metadata(draft, manifest, name)
     draft.option(SYSTEM, "api", "kubeflow.org" if api.startswith("kubeflow.org/") else None)
-    specs, misspelled = manifest.each("spec", "replicaSpecs"), manifest.each("spec", "replica_specs")
+    specs, misspelled = manifest.mappings("spec", "replicaSpecs"), manifest.mappings("spec", "replica_specs")
     if specs and misspelled:
         raise NotUnderstoodError("spec has replicaSpecs and replica_specs; remove the second, which no operator reads")
     if misspelled:  # as in samples of the operator's README

@@ -88,11 +88,11 @@ class TfJob(BaseJobKind):
         """Return what is different in a TfJob."""
         return layout.warnings(job, options_of(job, self.name, TfJobOptions))
 
-    def render(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> RenderedJob:
+    def render(self, job: TrainingJob, identity: Identity, paths: OutputPaths, namespace: str) -> RenderedJob:
         """Return the object that is created, with a Kubernetes Job for the evaluator."""
         options = options_of(job, self.name, TfJobOptions)
         name = identity.job_name(job.name, layout.name_limit(job, self.api))
-        context = Context(job, identity, places, options, name)
+        context = Context(job, identity, paths, options, name)
         labels = {**job.labels, **identity.labels()}
         metadata = {"name": name, "namespace": namespace, "labels": labels, "annotations": dict(job.annotations)}
         spec: dict[str, Any] = {
@@ -246,7 +246,7 @@ class Context(msgspec.Struct, frozen=True):
 
     job: TrainingJob
     identity: Identity
-    places: OutputPaths
+    paths: OutputPaths
     options: TfJobOptions
     name: str
 
@@ -264,7 +264,7 @@ class Context(msgspec.Struct, frozen=True):
         """Return the pod template of a role, with the additional variables `env`."""
         role = self.job.resolved_roles()[name]
         pod = pod_template(
-            self.job, name, role, self.identity, self.places, gpu_label=self.options.gpu_label, more_env=env
+            self.job, name, role, self.identity, self.paths, gpu_label=self.options.gpu_label, more_env=env
         )
         if self.options.priority_class:
             pod["spec"].setdefault("priorityClassName", self.options.priority_class)
@@ -307,7 +307,7 @@ def tensorboard(context: Context) -> dict[str, Any]:
     """Return `spec.tensorboard`; it mounts the same volumes as the decisive replica."""
     pod = context.pod(context.job.decisive_replica[0], [])
     fields = {
-        "logDir": context.places.tensorboard(context.job),
+        "logDir": context.paths.tensorboard(context.job),
         "serviceType": context.options.tensorboard_service,
         "volumes": pod["spec"].get("volumes"),
         "volumeMounts": container_of(pod, CONTAINER).get("volumeMounts"),

@@ -48,7 +48,7 @@ def _metrics(task: StepTask, inputs: Mapping[str, Any], metric: str) -> tuple[di
     metadata = artifact.metadata if artifact else {}
     metrics: dict[str, Any] = {}
     note = ""
-    for given, remark in (
+    for values, remark in (
         (
             _mapping("job.metrics", job.get("metrics")),
             _mapping("job.metric_notes", job.get("metric_notes")).get(metric),
@@ -56,8 +56,8 @@ def _metrics(task: StepTask, inputs: Mapping[str, Any], metric: str) -> tuple[di
         (metadata, metadata.get(note_key(metric))),
         (_mapping("metrics", inputs.get("metrics")), None),
     ):
-        metrics |= given
-        note = remark or ("" if metric in given else note)
+        metrics |= values
+        note = remark or ("" if metric in values else note)
     return metrics, note
 
 

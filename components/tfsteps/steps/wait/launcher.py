@@ -59,7 +59,7 @@ def _ended(launched: JobOutput, job: TrainingJob, system: System, printer: Print
 
         return background.follow(AttemptFolder.of(launched.identity), [printer])
     identity = launched.identity
-    paths = system.places(job, identity, pathlib.Path.cwd())
+    paths = system.output_paths(job, identity, pathlib.Path.cwd())
     first = first_status(job, identity, system, paths, job_step.tensorboard_url())
     first.job, first.uid, first.namespace = launched.name, launched.uid, launched.namespace
     first.created = launched.created

@@ -87,9 +87,9 @@ class IndexedJobs(BaseJobKind):
             problems.append(Problem(path=("queue",), value=job.queue, wrong=wrong, fix=fix))
         return problems
 
-    def render(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> RenderedJob:
+    def render(self, job: TrainingJob, identity: Identity, paths: OutputPaths, namespace: str) -> RenderedJob:
         """Return the Job of the decisive role, suspended until its dependents exist."""
-        return Rendering(job, options_of(job, self.name, JobsOptions), identity, places, namespace).rendered()
+        return Rendering(job, options_of(job, self.name, JobsOptions), identity, paths, namespace).rendered()
 
     # --- the Jobs and pods of one job
 
@@ -213,7 +213,7 @@ class Rendering(msgspec.Struct, frozen=True, dict=True):
     job: TrainingJob
     options: JobsOptions
     identity: Identity
-    places: OutputPaths
+    paths: OutputPaths
     namespace: str
 
     def rendered(self) -> RenderedJob:
@@ -264,7 +264,7 @@ class Rendering(msgspec.Struct, frozen=True, dict=True):
         env = [dict(INDEX_ENV), {"name": "TF_CONFIG", "value": tf_config(name, self._hosts)}]
         label = self.options.gpu_label
         template = pod_template(
-            self.job, name, role, identity=self.identity, places=self.places, gpu_label=label, more_env=env
+            self.job, name, role, identity=self.identity, paths=self.paths, gpu_label=label, more_env=env
         )
         template["metadata"]["labels"][JOB] = self._name
         if self.job.replicas > 1:

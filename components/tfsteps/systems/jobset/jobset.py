@@ -69,7 +69,7 @@ class JobSet(BaseJobKind):
         options = options_of(job, self.name, JobSetOptions)
         return [*gang.spec_problems(job), *(_not_together(job) if options.restart_together else [])]
 
-    def render(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> RenderedJob:
+    def render(self, job: TrainingJob, identity: Identity, paths: OutputPaths, namespace: str) -> RenderedJob:
         """Return the object that is created, with a PodGroup where the job has a gang."""
         options = options_of(job, self.name, JobSetOptions)
         # the name of a pod is `<name>-<role>-0-<index>-<random>`
@@ -77,7 +77,7 @@ class JobSet(BaseJobKind):
         name = identity.job_name(job.name, _NAME - tail)
         domain = f"{name}.{namespace}.svc"  # the JobSet's headless Service
         hosts = cluster_hosts(job, lambda role, index: f"{name}-{role}-0-{index}.{domain}")
-        template = functools.partial(pod_template, job, identity=identity, places=places, gpu_label=options.gpu_label)
+        template = functools.partial(pod_template, job, identity=identity, paths=paths, gpu_label=options.gpu_label)
         labels = {**job.labels, **identity.labels()}
         jobs = []
         for role_name, role in job.resolved_roles().items():
@@ -85,8 +85,8 @@ class JobSet(BaseJobKind):
             pod = template(role_name, role, more_env=env)
             if job.gang:
                 pod = gang.gang_pod(pod, job.gang, name)
-            own = _without_restarts(role) if role_name in _together(job, options) else role
-            jobs.append(_replicated_job(job, role_name, own, _prioritized(pod, options)))
+            rendered_role = _without_restarts(role) if role_name in _together(job, options) else role
+            jobs.append(_replicated_job(job, role_name, rendered_role, _prioritized(pod, options)))
         manifest: dict[str, Any] = {
             "apiVersion": self.resource.api,
             "kind": self.resource.kind,

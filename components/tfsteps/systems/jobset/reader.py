@@ -31,7 +31,7 @@ def read_jobset(manifest: Fields, source: str, name: str, _api: str) -> Imported
     """Return the job of a JobSet. NotUnderstoodError if its replicated jobs are not roles of TensorFlow's."""
     draft = Draft(reads_gangs=True)
     read_metadata(draft, manifest, name, kueue=True)
-    jobs = {fields.take(str, "name") or "": fields for fields in manifest.each("spec", "replicatedJobs")}
+    jobs = {fields.take(str, "name") or "": fields for fields in manifest.mappings("spec", "replicatedJobs")}
     deadlines: list[int] = []
     first_decides: list[RoleName] = []
     roles: dict[str, RoleName] = {}
@@ -142,7 +142,7 @@ def _read_failure(draft: Draft, policy: Fields, jobs: AbstractSet[str]) -> None:
     """Take the restarts of all Jobs together; a JobSet without them fails with its first Job."""
     restarts = policy.take(int, "maxRestarts") or 0
     policy.take(str, "restartStrategy")
-    for rule in policy.each("rules"):
+    for rule in policy.mappings("rules"):
         name = rule.take(str, "name")
         action, reasons = rule.take(str, "action"), rule.take(list, "onJobFailureReasons") or []
         targets = rule.take(list, "targetReplicatedJobs") or []

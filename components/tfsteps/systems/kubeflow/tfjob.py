@@ -62,7 +62,7 @@ class TFJob(BaseJobKind):
         """Return the problems of a gang, and a TF_CONFIG that hangs the chief of parameter servers."""
         return [*gang.spec_problems(job), *uncorrected(job)]
 
-    def render(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> RenderedJob:
+    def render(self, job: TrainingJob, identity: Identity, paths: OutputPaths, namespace: str) -> RenderedJob:
         """Return the object that is created."""
         options = options_of(job, self.name, KubeflowOptions)
         # pods, Services and hosts are named `<name>-<type>-<index>`
@@ -77,7 +77,7 @@ class TFJob(BaseJobKind):
             env = [dict(_INDEX)]
             if ours:
                 env.append({"name": ours, "value": tf_config(role_name, hosts)})
-            template = pod_template(job, role_name, role, identity, places, gpu_label=options.gpu_label, more_env=env)
+            template = pod_template(job, role_name, role, identity, paths, gpu_label=options.gpu_label, more_env=env)
             if ours == _CORRECTED:
                 container = container_of(template, CONTAINER)
                 container["command"] = ["env", f"TF_CONFIG=$({_CORRECTED})", *container["command"]]

@@ -42,7 +42,7 @@ class JobCluster:
 
     Attributes:
         stopping: Once set, no request of `api` and `home` is retried.
-        hurried: Whether `give_up` was called again.
+        repeated: Whether `give_up` was called again.
         unset: The job without the platform's settings, which may change; None = none were asked for.
         warning: Why it is not known whether there are settings; empty = it is known.
     """
@@ -69,7 +69,7 @@ class JobCluster:
         if home is not None:
             self.__dict__["home"] = home
         self.stopping = StopFlag()
-        self.hurried = False
+        self.repeated = False
         self.unset: TrainingJob | None = None
         self.warning = ""
         self._context, self._namespace, self._patience = context, namespace, patience
@@ -79,7 +79,7 @@ class JobCluster:
 
     def give_up(self) -> None:
         """Stop retrying requests. Safe in a signal handler; called once, however many systems share the cluster."""
-        self.hurried = self.stopping.is_set()
+        self.repeated = self.stopping.is_set()
         self.stopping.set()
 
     @functools.cached_property
@@ -149,14 +149,14 @@ class JobCluster:
             SpecError: The settings are wrong, or refuse the job, or there is no such cluster.
             LaunchError: Whether there are settings is not known.
         """
-        found = self.read_settings(options)
-        self.unset, self.warning = job, found.warning
-        if found.settings is not None or FEATURES["personal"].uses(job):
+        lookup = self.read_settings(options)
+        self.unset, self.warning = job, lookup.warning
+        if lookup.settings is not None or FEATURES["personal"].uses(job):
             from tfsteps.settings.apply import apply  # noqa: PLC0415  most jobs need neither
 
-            layers = found.settings.layers(self._planned_home) if found.settings else ()
-            job = apply(job, layers, os.environ, found.source, options).job
-        self._choose(job.other_cluster, found)
+            layers = lookup.settings.layers(self._planned_home) if lookup.settings else ()
+            job = apply(job, layers, os.environ, lookup.source, options).job
+        self._choose(job.other_cluster, lookup)
         return job
 
     def default(self, options: Options) -> str:
@@ -174,9 +174,9 @@ class JobCluster:
             SpecError: The settings are wrong.
             LaunchError: Whether there are settings is not known.
         """
-        found = self.read_settings(options)
-        self.warning = found.warning
-        return [*self._defined(found)]
+        lookup = self.read_settings(options)
+        self.warning = lookup.warning
+        return [*self._defined(lookup)]
 
     def other(self, name: str) -> "Api":
         """Return one of the `defined` clusters. LaunchError as `api`."""
@@ -199,24 +199,24 @@ class JobCluster:
             return set()
         return {pod["metadata"]["labels"][CLUSTER] for pod in pods}
 
-    def _choose(self, name: str, found: find.Found) -> None:
+    def _choose(self, name: str, lookup: find.Found) -> None:
         """Go to the cluster that a job names. SpecError if there is none of that name."""
         self._chosen = name
         self.__dict__.pop("api", None)
-        if not name or name in self._defined(found):
+        if not name or name in self._defined(lookup):
             return
         try:
             access.find(name)
         except AccessError as error:
-            source = found.source or "no platform settings were found"
-            known = ", ".join([OWN_CLUSTER, *self._defined(found)])
+            source = lookup.source or "no platform settings were found"
+            known = ", ".join([OWN_CLUSTER, *self._defined(lookup)])
             fix = f"Correct it, or ask the platform's operator to define it in `clusters` ({source})"
             wrong = f"is no cluster: {error}" if not isinstance(error, NoContextError) else "is not a cluster"
             problem = Problem(path=("cluster",), value=shown(name), wrong=wrong, allowed=known, fix=fix)
             raise SpecError([problem], self.unset.name if self.unset else "") from error
 
-    def _defined(self, found: find.Found) -> "dict[str, Cluster]":
-        return found.settings.clusters_of(self._planned_home) if found.settings else {}
+    def _defined(self, lookup: find.Found) -> "dict[str, Cluster]":
+        return lookup.settings.clusters_of(self._planned_home) if lookup.settings else {}
 
     @functools.cached_property
     def _of_settings(self) -> str:
@@ -253,14 +253,14 @@ class JobCluster:
 
     def _access(self, name: str) -> "Access":
         """Return the address and the credentials of another cluster."""
-        found = self._settings or find.of_file() or find.of_namespace(self.home, self.home_namespace)
-        if cluster := self._defined(found).get(name):
+        lookup = self._settings or find.of_file() or find.of_namespace(self.home, self.home_namespace)
+        if cluster := self._defined(lookup).get(name):
             return self._of_secret(name, cluster)
         try:
             other = access.find(name)
         except NoContextError as error:
-            where = found.source or found.warning or f"namespace {self.home_namespace} has no platform settings"
-            known = ", ".join(self._defined(found)) or "none"
+            where = lookup.source or lookup.warning or f"namespace {self.home_namespace} has no platform settings"
+            known = ", ".join(self._defined(lookup)) or "none"
             raise AccessError(f"{error}. Nor is it a cluster of the platform settings ({where}): {known}") from error
         return msgspec.structs.replace(other, cluster=name)
 
@@ -288,18 +288,18 @@ class JobCluster:
             text = base64.b64decode(data[key], validate=True).decode()
         except (binascii.Error, ValueError):
             raise AccessError(f"{where} is not text; write a kubeconfig into it") from None
-        found = kubeconfig.parse(text, where, cluster.context or "")
+        access = kubeconfig.parse(text, where, cluster.context or "")
         return msgspec.structs.replace(
-            found,
-            name=f"cluster {name} ({found.server}, Secret {namespace}/{secret})",
+            access,
+            name=f"cluster {name} ({access.server}, Secret {namespace}/{secret})",
             cluster=name,
-            namespace=cluster.namespace or found.namespace,
+            namespace=cluster.namespace or access.namespace,
         )
 
-    def _client(self, found: "Access") -> "Api":
+    def _client(self, access: "Access") -> "Api":
         from tfsteps.kube.client import Api  # noqa: PLC0415  checks and dry runs of a job send no request
 
-        api = Api(found) if self._patience is None else Api(found, self._patience)
+        api = Api(access) if self._patience is None else Api(access, self._patience)
         api.stopping = self.stopping
         return api
 

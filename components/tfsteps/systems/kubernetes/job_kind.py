@@ -211,7 +211,7 @@ class JobKind(Protocol):
     def warnings(self, job: TrainingJob) -> list[str]:
         """Return a sentence for each field of `job` that has no effect, or another one, in this kind."""
 
-    def render(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> RenderedJob:
+    def render(self, job: TrainingJob, identity: Identity, paths: OutputPaths, namespace: str) -> RenderedJob:
         """Return the objects to create for `job`, in the newest version of their API."""
 
     def explain_rejection(self, _item: Mapping[str, Any], refusal: str) -> str:

@@ -220,12 +220,12 @@ def _image(pod: Mapping[str, Any]) -> LauncherImage | None:
     return LauncherImage(containers[0]["image"], policy, spec.get("imagePullSecrets") or [])
 
 
-class _Pod(msgspec.Struct):
+class _BoundPod(msgspec.Struct):
     name: str = ""
 
 
 class _Bound(msgspec.Struct):
-    pod: _Pod = msgspec.field(default_factory=_Pod)
+    pod: _BoundPod = msgspec.field(default_factory=_BoundPod)
 
 
 class _Claims(msgspec.Struct):

@@ -46,14 +46,14 @@ def lasting_folder(job: TrainingJob) -> str:
     return f"{mount}/tfsteps" if mount else ""
 
 
-def make_folders(job: TrainingJob, places: OutputPaths) -> None:
-    """Create the folders of `places` on volumes of the job that this process mounts at the same path.
+def make_folders(job: TrainingJob, paths: OutputPaths) -> None:
+    """Create the folders of `paths` on volumes of the job that this process mounts at the same path.
 
     A new folder has the write permissions of its parent. If that is not possible, the program creates the folder.
     """
     mounts = [volume.mount.rstrip("/") for volume in job.volumes if (volume.pvc or volume.nfs) and not volume.read_only]
-    for folder in (places.output, places.model, places.logs):
-        if places.kept and not is_uri(folder):
+    for folder in (paths.output, paths.model, paths.logs):
+        if paths.kept and not is_uri(folder):
             with contextlib.suppress(OSError):
                 if any(f"{folder}/".startswith(f"{mount}/") and os.path.ismount(mount) for mount in mounts):
                     _make(pathlib.Path(folder))

@@ -23,13 +23,13 @@ class Owners(msgspec.Struct, frozen=True):
     """What controls the pods of one job, as far as it is known.
 
     Attributes:
-        own: The uids of the job and of what it owns.
+        uids: The uids of the job and of what it owns.
         others: The uids of objects that are certainly something else.
         between: The kinds of objects that the job may own and that control pods.
         why: Why further objects are not known; empty = they were not looked up.
     """
 
-    own: frozenset[str]
+    uids: frozenset[str]
     others: frozenset[str] = frozenset()
     between: frozenset[tuple[str, str]] = frozenset()
     why: str = ""
@@ -39,7 +39,7 @@ class Owners(msgspec.Struct, frozen=True):
         controller = _controller(meta)
         if not controller:
             return NO
-        if controller["uid"] in self.own:
+        if controller["uid"] in self.uids:
             return YES
         if (
             controller["uid"] in self.others
@@ -85,13 +85,13 @@ class OwnerIndex:
 
     def _known(self, kind: JobKind, job: _Item) -> Owners:
         """Return what a job object with its DEPENDENTS, and the look-ups so far, tell."""
-        own = set[str]()
+        owner_uids = set[str]()
         new = {item["metadata"]["uid"] for item in (job, *job.get(DEPENDENTS, ())) if "uid" in item["metadata"]}
         while new:
-            own |= new
-            new = {uid for item in new for uid in self._owned.get(item, ())} - own
+            owner_uids |= new
+            new = {uid for item in new for uid in self._owned.get(item, ())} - owner_uids
         kinds = frozenset((_group(between.resource.api), between.resource.kind) for between in kind.between)
-        return Owners(frozenset(own), frozenset(self._looked_up - own), kinds, self._why)
+        return Owners(frozenset(owner_uids), frozenset(self._looked_up - owner_uids), kinds, self._why)
 
     def _list(self, between: Between) -> None:
         for item in self._api.iterate(between.resource, self._namespace, **between.selectors(self._name)):

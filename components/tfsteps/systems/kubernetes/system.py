@@ -146,19 +146,19 @@ class KubernetesSystem:
             *([] if job.output_dir or lasting_folder(job) else [lost]),
         ]
 
-    def places(self, job: TrainingJob, identity: Identity, base_dir: pathlib.Path) -> OutputPaths:
+    def output_paths(self, job: TrainingJob, identity: Identity, base_dir: pathlib.Path) -> OutputPaths:
         """Return the folders below `output_dir`, as the replicas see them.
 
         Without `output_dir` they are on the job's first persistent volume, else in the pods, and lost with them.
         """
         return output_paths(job, identity, base_dir)
 
-    def plan(self, job: TrainingJob, identity: Identity, places: OutputPaths) -> list[dict[str, object]]:
+    def plan(self, job: TrainingJob, identity: Identity, paths: OutputPaths) -> list[dict[str, object]]:
         """Return the objects that `start` would create; in namespace `default` if no cluster is configured."""
-        rendered = self._rendered(job, identity, places, self.cluster.planned_namespace)
+        rendered = self._rendered(job, identity, paths, self.cluster.planned_namespace)
         return [rendered.manifest, *map(dict, rendered.dependents)]
 
-    def start(self, job: TrainingJob, identity: Identity, places: OutputPaths) -> "KubernetesJob":
+    def start(self, job: TrainingJob, identity: Identity, paths: OutputPaths) -> "KubernetesJob":
         """Create the job object, or adopt the one that an earlier launcher of this attempt created.
 
         Raises:
@@ -166,7 +166,7 @@ class KubernetesSystem:
         """
         from tfsteps.systems.kubernetes.follow.job import KubernetesJob  # noqa: PLC0415  checks of a job need it not
 
-        rendered = self._rendered(job, identity, places, self._where)
+        rendered = self._rendered(job, identity, paths, self._where)
         try:
             rendered.annotations.update({LAUNCHER: identity.task, CREATOR: self._creator, **recorded(job)})
             if self._host:
@@ -178,7 +178,7 @@ class KubernetesSystem:
                 uid = self.cluster.home.namespace_uid(namespace) if self._pipeline else ""
                 owner = self._pipeline.owner if self._pipeline else {}
                 rendered.annotations[HOME] = Home(namespace, uid, owner).text
-            make_folders(job, places)
+            make_folders(job, paths)
             item = self._existing(rendered)
             if item is None or self._unlisted:
                 item = self._create(rendered, job)
@@ -279,7 +279,7 @@ class KubernetesSystem:
                 if absences > 1 and not self._create_sent:
                     raise StoppedError("Stopped before the job was created.") from error
                 why = "the last request to create it had no answer" if absent else str(error)
-            if self.cluster.hurried or time.monotonic() >= end:
+            if self.cluster.repeated or time.monotonic() >= end:
                 rest = kubectl_delete(self._api.access, resource, namespace, name)
                 message = f"Stopped; whether {what} was created is not known ({why}); if it is there: {rest}"
                 raise LaunchError(message, retryable=True)
@@ -360,7 +360,7 @@ class KubernetesSystem:
         kind = self._kind.resource.kind
         return f"the {kind} was not created" if self._absent else f"whether the {kind} exists is not known"
 
-    def _rendered(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> RenderedJob:
+    def _rendered(self, job: TrainingJob, identity: Identity, paths: OutputPaths, namespace: str) -> RenderedJob:
         unset = without_step_variables(self.cluster.unset or job)
         # settings come before the code is packed
         started, recognized = job, msgspec.structs.replace(unset, code=job.code)
@@ -368,8 +368,8 @@ class KubernetesSystem:
         if source := job.code_source:
             started, recognized = (code.with_code(one, source, identity) for one in (started, recognized))
             config_maps = code.config_maps(job, source, identity, namespace)
-        rendered = self._kind.render(started, identity, places, namespace)
-        same = rendered if recognized == started else self._kind.render(recognized, identity, places, namespace)
+        rendered = self._kind.render(started, identity, paths, namespace)
+        same = rendered if recognized == started else self._kind.render(recognized, identity, paths, namespace)
         content: Mapping[str, Any] = same.manifest  # jobs with equal content create the same objects
         if same.dependents:
             content = {**same.observed(), "unsuspend": same.unsuspend_patch}
@@ -378,7 +378,7 @@ class KubernetesSystem:
         unfinished = {UNFINISHED: "its dependents"} if rendered.dependents else {}
         rendered.annotations.update({SPEC_HASH: spec_hash(content), **annotations(job), **unfinished})
         if job.tensorboard and self._kind.capabilities["tensorboard"].level is Level.DONE:
-            settings = settings_of(job, identity, places)
+            settings = settings_of(job, identity, paths)
             rendered.annotations[SETTINGS] = msgspec.json.encode(settings).decode()
         return rendered
 

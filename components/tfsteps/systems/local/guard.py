@@ -22,11 +22,11 @@ proof=$1
 while read -r change id; do
   case $change in
     +) live="$live $id" ;;
-    -) rest=; for each in $live; do [ "$each" = "$id" ] || rest="$rest $each"; done; live=$rest ;;
+    -) rest=; for pid in $live; do [ "$pid" = "$id" ] || rest="$rest $pid"; done; live=$rest ;;
     =) proof= ;;
   esac
 done
-for each in $live; do kill -s KILL -- "-$each"; done
+for pid in $live; do kill -s KILL -- "-$pid"; done
 tries=600
 while [ "$live" ] && [ $tries -gt 0 ]; do
   left=

@@ -70,7 +70,7 @@ class LocalSystem:
             *capabilities.no_effect(missing, "the folder is not on this machine"),
         ]
 
-    def places(self, job: TrainingJob, identity: Identity, base_dir: pathlib.Path) -> OutputPaths:
+    def output_paths(self, job: TrainingJob, identity: Identity, base_dir: pathlib.Path) -> OutputPaths:
         """Return the folders of an attempt: the run's own if the job names none, or names a folder on a volume."""
         output = AttemptFolder.of(identity).output
         mounts = [volume.mount for _, role in job.roles.items() for volume in (*job.volumes, *role.volumes)]
@@ -82,9 +82,9 @@ class LocalSystem:
             output = base_dir / folder
         return OutputPaths.below(str(output), job, base_dir)
 
-    def plan(self, job: TrainingJob, identity: Identity, places: OutputPaths) -> list[dict[str, object]]:
+    def plan(self, job: TrainingJob, identity: Identity, paths: OutputPaths) -> list[dict[str, object]]:
         """Return the command, folder and own environment of each replica; ports are placeholders."""
-        commands = self.commands(job, identity, places, lambda count: list(range(2222, 2222 + count)))
+        commands = self.commands(job, identity, paths, lambda count: list(range(2222, 2222 + count)))
         inherited = dict(os.environ)
         return [
             {
@@ -97,14 +97,14 @@ class LocalSystem:
         ]
 
     def commands(
-        self, job: TrainingJob, identity: Identity, places: OutputPaths, free_ports: Callable[[int], list[int]]
+        self, job: TrainingJob, identity: Identity, paths: OutputPaths, free_ports: Callable[[int], list[int]]
     ) -> dict[ReplicaName, Command]:
         """Return the command of each replica.
 
         Args:
             job: The job.
             identity: Its run, task and attempt.
-            places: The folders of the attempt.
+            paths: The folders of the attempt.
             free_ports: Returns as many ports as it is asked for: one for each replica of the cluster, in order.
         """
         replicas = replicas_of(job.roles.items())
@@ -114,7 +114,7 @@ class LocalSystem:
         for member, port in port_of.items():
             cluster.setdefault(member.role, []).append(f"127.0.0.1:{port}")
         roles = job.resolved_roles()
-        folder = _code_folder(identity) if job.code else places.base_dir
+        folder = _code_folder(identity) if job.code else paths.base_dir
         commands = {}
         for replica in replicas:
             role = roles[replica.role]
@@ -125,9 +125,9 @@ class LocalSystem:
                 "TFSTEPS_ATTEMPT": str(identity.attempt),
                 "TFSTEPS_ROLE": replica.role,
                 "TFSTEPS_INDEX": str(replica.index),
-                "TFSTEPS_OUTPUT_DIR": places.output,
-                "TFSTEPS_MODEL_DIR": places.model,
-                "TFSTEPS_LOG_DIR": places.logs,
+                "TFSTEPS_OUTPUT_DIR": paths.output,
+                "TFSTEPS_MODEL_DIR": paths.model,
+                "TFSTEPS_LOG_DIR": paths.logs,
                 **({"TFSTEPS_CODE_DIR": str(folder)} if job.code else {}),
             }
             declared = {  # those with a source in the cluster have this process's value, if any
@@ -146,7 +146,7 @@ class LocalSystem:
             )
         return commands
 
-    def start(self, job: TrainingJob, identity: Identity, places: OutputPaths) -> LocalJob:
+    def start(self, job: TrainingJob, identity: Identity, paths: OutputPaths) -> LocalJob:
         """Return the job; its processes start with the first event. LaunchError if its files cannot be written."""
         if source := job.code_source:
             try:
@@ -154,7 +154,7 @@ class LocalSystem:
                 code_archive.unpack(source.digest or "", _code_folder(identity))
             except (CodeError, OSError) as error:
                 raise LaunchError(str(error), retryable=False) from error
-        for folder in (places.output, places.model, places.logs):
+        for folder in (paths.output, paths.model, paths.logs):
             try:
                 if not is_uri(folder):
                     pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
@@ -165,7 +165,7 @@ class LocalSystem:
         options = options_of(job, "local", LocalOptions)
         name = identity.job_name(job.name, _NAME_LIMIT)
         attempt = AttemptFolder.of(identity)
-        return LocalJob(name, job, options, lambda: self.commands(job, identity, places, ports.free_ports), attempt)
+        return LocalJob(name, job, options, lambda: self.commands(job, identity, paths, ports.free_ports), attempt)
 
     def note(self, job: TrainingJob, name: str, uid: str, note: JobNote) -> None:
         """Do nothing: the records on this machine hold the end of a job."""
@@ -207,7 +207,7 @@ def _environment(role: ResolvedRole, variables: Mapping[str, str]) -> dict[str, 
 
 def _shown(env: Mapping[str, str], inherited: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that differ from the inherited ones, without the folder of this installation."""
-    own = str(process.STARTUP)
-    paths = [path for path in env["PYTHONPATH"].split(os.pathsep) if path != own]
+    startup = str(process.STARTUP)
+    paths = [path for path in env["PYTHONPATH"].split(os.pathsep) if path != startup]
     shown = {**env, "PYTHONPATH": os.pathsep.join(paths)}
     return {key: value for key, value in shown.items() if inherited.get(key, "") != value}

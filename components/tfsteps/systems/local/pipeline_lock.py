@@ -113,13 +113,13 @@ def until_ended(attempts: Iterable[AttemptFolder]) -> None:
     Raises:
         LaunchError: A launcher does not end.
     """
-    left, began, hurried = list(attempts), time.monotonic(), False
+    left, began, repeated = list(attempts), time.monotonic(), False
     while left := [attempt for attempt in left if not attempt.alive().no]:
         waited = time.monotonic() - began
         if waited > _PATIENCE_SECONDS:
             raise LaunchError(f"{left[0].status().job} does not end; `tfsteps stop --now` kills it", retryable=True)
-        if not hurried and waited > _HURRY_SECONDS:
-            hurried = True
+        if not repeated and waited > _HURRY_SECONDS:
+            repeated = True
             for attempt in left:
                 attempt.terminate()
         time.sleep(_POLL_SECONDS)

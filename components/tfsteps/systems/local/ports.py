@@ -177,12 +177,12 @@ class Joins:
         )
 
     def _open(self, candidates: Iterable[int]) -> set[int]:
-        wanted = set(candidates)
+        ports = set(candidates)
         self._looks += 1
-        return serving(wanted, reached=self._looks % _REACHED_LOOKS == 0) if wanted else set()
+        return serving(ports, reached=self._looks % _REACHED_LOOKS == 0) if ports else set()
 
 
 def _ports(commands: Mapping[ReplicaName, Command]) -> dict[ReplicaName, int]:
     """Return the port of each replica in TF_CONFIG's cluster; empty if there are no two."""
-    found = {replica: command.port for replica, command in commands.items() if command.port}
-    return found if len(found) > 1 else {}
+    ports = {replica: command.port for replica, command in commands.items() if command.port}
+    return ports if len(ports) > 1 else {}

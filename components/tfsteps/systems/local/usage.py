@@ -160,8 +160,8 @@ class GpuMeter:
                 [program, *_COMMAND], stdin=subprocess.DEVNULL, capture_output=True, timeout=_GPU_TIMEOUT, check=True
             )
         except subprocess.CalledProcessError as error:
-            said = (error.stderr + error.stdout).decode(errors="replace").strip().partition("\n")[0]
-            self.note = f"The usage of GPUs is not known: nvidia-smi pmon failed: {said[:200]}"
+            output = (error.stderr + error.stdout).decode(errors="replace").strip().partition("\n")[0]
+            self.note = f"The usage of GPUs is not known: nvidia-smi pmon failed: {output[:200]}"
         except (OSError, subprocess.TimeoutExpired) as error:
             self.note = f"The usage of GPUs is not known: {error}"
         else:

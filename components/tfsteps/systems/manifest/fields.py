@@ -55,7 +55,7 @@ class Fields:
             fields._value = value  # shared, so that taking there is taking here
         return fields
 
-    def each(self, *path: str) -> "list[Fields]":
+    def mappings(self, *path: str) -> "list[Fields]":
         """Return the mappings of the list at `path`, whose fields are still this one's; empty if it is missing."""
         value = self.take(list, *path) or []
         if value:
@@ -75,8 +75,8 @@ class Fields:
         return isinstance(self._value.get("name"), str)
 
     def named(self, *path: str) -> "list[Fields]":
-        """Return the same as `each`. NotUnderstoodError if one has no name that is text."""
-        every = self.each(*path)
+        """Return the same as `mappings`. NotUnderstoodError if one has no name that is text."""
+        every = self.mappings(*path)
         for fields in every:
             if not fields.has_name:
                 raise NotUnderstoodError(f"{fields.where('name')} is missing, or no text")

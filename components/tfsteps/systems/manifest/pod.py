@@ -168,7 +168,7 @@ def _check_shape(template: Fields) -> None:
     for part in ("labels", "annotations"):
         template.inside("metadata", part)
     for part in ("imagePullSecrets", "tolerations"):
-        template.each("spec", part)
+        template.mappings("spec", part)
     template.named("spec", "volumes")
     for kind in ("containers", "initContainers"):
         for container in template.named("spec", kind):
@@ -275,13 +275,15 @@ def _volumes(spec: dict[str, Any], container: dict[str, Any], need: dict[str, An
     size = None
     for source in sources:
         name = source["name"]
-        own = [mount for mount in mounts if mount["name"] == name]
-        if name in shared or not own or name in taken:
+        volume_mounts = [mount for mount in mounts if mount["name"] == name]
+        if name in shared or not volume_mounts or name in taken:
             continue
-        volumes = [_volume(source, mount) for mount in own]
-        if size is None and len(own) == 1 and (size := _shared_memory(source, own[0], need)):
+        volumes = [_volume(source, mount) for mount in volume_mounts]
+        if size is None and len(volume_mounts) == 1 and (size := _shared_memory(source, volume_mounts[0], need)):
             taken[name] = []
-        elif all(volume and _fits(volume, Volume) for volume in volumes) and ("emptyDir" not in source or len(own) < 2):
+        elif all(volume and _fits(volume, Volume) for volume in volumes) and (
+            "emptyDir" not in source or len(volume_mounts) < 2
+        ):
             taken[name] = [volume for volume in volumes if volume]
     names = {item["name"] for item in (*mounts, *sources)} - taken.keys()
     if any(_RENDERED_VOLUME.fullmatch(name) for name in names):

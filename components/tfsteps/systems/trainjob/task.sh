@@ -3,12 +3,12 @@
 # of the arguments are their program, one after the other; without the second number all arguments are everybody's.
 set -eu
 rank=0 skipped=0 role='' cluster=''
-for each in $TFSTEPS_ROLES; do
-  name=${each%%=*} counts=${each#*=}
+for entry in $TFSTEPS_ROLES; do
+  name=${entry%%=*} counts=${entry#*=}
   case $counts in *:*) words=${counts#*:} ;; *) words=0 ;; esac
   first=$rank end=$((rank + ${counts%%:*})) hosts=''
   if [ "$JOB_COMPLETION_INDEX" -ge "$first" ] && [ "$JOB_COMPLETION_INDEX" -lt "$end" ]; then
-    role=$name index=$((JOB_COMPLETION_INDEX - first)) skip=$skipped own=$words
+    role=$name index=$((JOB_COMPLETION_INDEX - first)) skip=$skipped own_words=$words
   fi
   skipped=$((skipped + words))
   while [ "$rank" -lt "$end" ]; do
@@ -23,12 +23,12 @@ if [ -z "$role" ]; then
 fi
 export TFSTEPS_ROLE="$role" TFSTEPS_INDEX="$index"
 export TF_CONFIG="{\"cluster\": {$cluster}, \"task\": {\"type\": \"$role\", \"index\": $index}, \"environment\": \"cloud\"}"
-if [ "$own" -gt 0 ]; then
+if [ "$own_words" -gt 0 ]; then
   shift "$skip"
   place=0
   for word; do
     shift
-    [ "$place" -ge "$own" ] || set -- "$@" "$word"
+    [ "$place" -ge "$own_words" ] || set -- "$@" "$word"
     place=$((place + 1))
   done
 fi

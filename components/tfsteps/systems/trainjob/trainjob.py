@@ -76,10 +76,10 @@ class TrainJob(BaseJobKind):
         notice = "Trainer 2.0 puts `annotations` on the TrainJob and its JobSet, not on the pods."
         return [notice] if job.annotations else []
 
-    def render(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> RenderedJob:
+    def render(self, job: TrainingJob, identity: Identity, paths: OutputPaths, namespace: str) -> RenderedJob:
         """Return the object that is created, as Trainer 2.2 or newer takes it."""
         options = options_of(job, self.name, TrainJobOptions)
-        template = functools.partial(_template, job, identity, places, options)
+        template = functools.partial(_template, job, identity, paths, options)
         roles, arguments = rank_arguments(job)
         shared = template()
         shared["metadata"]["labels"].pop(ROLE_LABEL)
@@ -200,13 +200,13 @@ class TrainJob(BaseJobKind):
 
 
 def _template(
-    job: TrainingJob, identity: Identity, places: OutputPaths, options: TrainJobOptions, name: RoleName | None = None
+    job: TrainingJob, identity: Identity, paths: OutputPaths, options: TrainJobOptions, name: RoleName | None = None
 ) -> dict[str, Any]:
     """Return the pod template of a role; without a name, the fields that all roles share."""
     roles = job.resolved_roles()
     first = next(iter(roles))
     role = roles[name] if name else msgspec.structs.replace(roles[first], env=job.env)
-    return pod_template(job, name or first, role, identity, places, gpu_label=options.gpu_label, more_env=[])
+    return pod_template(job, name or first, role, identity, paths, gpu_label=options.gpu_label, more_env=[])
 
 
 def _env(container: Mapping[str, Any], roles: str) -> list[dict[str, Any]]:

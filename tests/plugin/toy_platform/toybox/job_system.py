@@ -55,11 +55,11 @@ class ToyboxSystem(LocalSystem):
             raise LaunchError("there is no toybox; set TOYBOX to its folder", retryable=False)
         self._box = box
 
-    def start(self, job: TrainingJob, identity: Identity, places: OutputPaths) -> ToyboxHandle:
+    def start(self, job: TrainingJob, identity: Identity, paths: OutputPaths) -> ToyboxHandle:
         """Create the job, or adopt that of an earlier launcher."""
-        for folder in (places.output, places.model, places.logs):
+        for folder in (paths.output, paths.model, paths.logs):
             pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
-        commands = self.commands(job, identity, places, ports.free_ports).values()
+        commands = self.commands(job, identity, paths, ports.free_ports).values()
         processes = [platform.Process(item.replica, [*item.argv], {**item.env}, str(item.cwd)) for item in commands]
         name = identity.job_name(job.name, 63)
         platform.create(self._box, identity, name, processes, job.deadlines.total)

@@ -87,8 +87,10 @@ def create(box: pathlib.Path, identity: Identity, name: str, processes: list[Pro
 
 def jobs(box: pathlib.Path, run: str = "") -> list[ToyboxJob]:
     """Return the jobs of a run, or of all, the oldest first."""
-    found = [look(path.parent) for path in box.glob("*/pid")]
-    return sorted((job for job in found if run in ("", job.request.identity.run)), key=lambda job: job.status.created)
+    toy_jobs = [look(path.parent) for path in box.glob("*/pid")]
+    return sorted(
+        (job for job in toy_jobs if run in ("", job.request.identity.run)), key=lambda job: job.status.created
+    )
 
 
 def look(folder: pathlib.Path) -> ToyboxJob:

@@ -17,7 +17,7 @@ class ToySystem(LocalSystem):
     name = "toy"
     capabilities = CAPABILITIES
 
-    def start(self, job: TrainingJob, identity: Identity, places: OutputPaths) -> Any:
+    def start(self, job: TrainingJob, identity: Identity, paths: OutputPaths) -> Any:
         """Start the replicas."""
         greeting = job.systems.get("toy", {}).get("greeting", "hello")
-        return super().start(msgspec.structs.replace(job, env={**job.env, "GREETING": greeting}), identity, places)
+        return super().start(msgspec.structs.replace(job, env={**job.env, "GREETING": greeting}), identity, paths)

@@ -18,13 +18,14 @@ def test_an_image_without_a_registry_is_refused(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("code", "said"), [(ExitCode.PLATFORM, "local: not known: no answer"), (ExitCode.USAGE, "local: fails: no answer")]
+    ("code", "message"),
+    [(ExitCode.PLATFORM, "local: not known: no answer"), (ExitCode.USAGE, "local: fails: no answer")],
 )
-def test_a_server_without_an_answer_is_no_failure(code, said, monkeypatch):
+def test_a_server_without_an_answer_is_no_failure(code, message, monkeypatch):
     def without_answer(*_):
         raise CommandError("no answer", code)
 
     monkeypatch.setattr(check, "launch_plan", without_answer)
     ended, out, err = tfsteps("check")
-    assert (said in out, err) == (True, ""), "no command shows more of a job that was not launched"
+    assert (message in out, err) == (True, ""), "no command shows more of a job that was not launched"
     assert ended == (ExitCode.PLATFORM if code == ExitCode.PLATFORM else ExitCode.FAILED)

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from tests.support.event_writer import ScalarWriter
-from tests.unit.cli.command import refused, said, tfsteps
+from tests.unit.cli.command import output_lines, refused, tfsteps
 from tests.unit.cli.jobs_on_cluster import kubeconfig, tfjob
 from tests.unit.cli.statuses import saved
 from tfsteps import spec
@@ -43,7 +43,7 @@ def recorded(run, epochs=3, workers=2, token="a", **more):
 
 def compared(*args):
     """Return the table of a comparison: the values by the name of the row."""
-    lines = said("compare", *args)
+    lines = output_lines("compare", *args)
     table = lines[: lines.index("")] if "" in lines else lines
     start = table[0].index(table[0].split()[1])
     return {line[:start].rstrip(): line[start:].split() for line in table}
@@ -70,7 +70,7 @@ def test_runs_are_compared():
 def test_json_has_all_inputs():
     recorded("one", metrics={"loss": 0.5})
     recorded("two", epochs=5, token="b")
-    printed = json.loads("".join(said("compare", "one", "two", "--output", "json")))
+    printed = json.loads("".join(output_lines("compare", "one", "two", "--output", "json")))
     assert printed["differences"] == {"args --epochs": ["3", "5"]}
     one, two = printed["runs"]
     assert (one["run"], one["state"], one["metrics"], one["replicas"]) == (
@@ -91,7 +91,7 @@ def test_the_newest_attempt_at_the_newest_shared_task_is_compared():
     recorded("two", task="train", created=40.0)
     table = compared("one", "two")
     assert (table["task"], table["attempt"]) == (["train", "train"], ["1", "0"])
-    assert "one: Its other tasks are not compared: score; use --task." in said("compare", "one", "two")
+    assert "one: Its other tasks are not compared: score; use --task." in output_lines("compare", "one", "two")
     recorded("two", task="score", created=25.0)
     assert compared("one", "two")["task"] == ["train", "train"]
     assert compared("one", "two", "--task", "score")["task"] == ["score", "score"]
@@ -118,16 +118,16 @@ def test_a_comparison_needs_two_different_runs():
 def test_what_is_not_known_is_said():
     attempt = recorded("one")
     recorded("two")
-    assert said("compare", "one", "two")[-1] == "All recorded inputs are the same."
+    assert output_lines("compare", "one", "two")[-1] == "All recorded inputs are the same."
     for run, digest in (("one", "a" * 64), ("two", "b" * 64)):
         written = AttemptFolder.of(Identity(run=run, task="mnist"))
         status = written.status()
         status.code = Code(program="train.py", digest=digest)
         written.write(status)
-    assert said("compare", "one", "two")[-1] == "All recorded inputs are the same; the code differs."
+    assert output_lines("compare", "one", "two")[-1] == "All recorded inputs are the same; the code differs."
     assert '"digest": "' + "b" * 64 in tfsteps("compare", "one", "two", "--output", "json")[1]
     (attempt.folder / "job.json").write_text("{")
-    assert said("compare", "one", "two")[-1] == "one: Its inputs are not known: job.json is missing or damaged."
+    assert output_lines("compare", "one", "two")[-1] == "one: Its inputs are not known: job.json is missing or damaged."
 
 
 def test_runs_of_a_cluster(monkeypatch, tmp_path):
@@ -135,7 +135,7 @@ def test_runs_of_a_cluster(monkeypatch, tmp_path):
     recorded("here", uid=here["metadata"]["uid"], metrics={"loss": 0.5})
     with kubeconfig(monkeypatch, tmp_path, here, away):
         table = compared("here", "away", "--on", "kubernetes")
-        lines = said("compare", "here", "away", "--on", "kubernetes", "--html", tmp_path / "page.html")
+        lines = output_lines("compare", "here", "away", "--on", "kubernetes", "--html", tmp_path / "page.html")
     assert table["state"] == ["succeeded", "failed"]
     assert table["metric loss"] == ["0.5", "-"]
     unknown = "It was not launched from this machine: its inputs, metrics and curves are not known here."
@@ -147,7 +147,7 @@ def test_the_page_is_written(tmp_path):
     recorded("one")
     recorded("two", epochs=5)
     page = tmp_path / "page.html"
-    assert said("compare", "one", "two", "--html", page)[-1] == f"page {page}"
+    assert output_lines("compare", "one", "two", "--html", page)[-1] == f"page {page}"
     assert "args --epochs" in page.read_text()
-    assert json.loads("".join(said("compare", "one", "two", "--html", page, "--output", "json")))["runs"]
+    assert json.loads("".join(output_lines("compare", "one", "two", "--html", page, "--output", "json")))["runs"]
     assert "cannot be written: " in refused("compare", "one", "two", "--html", tmp_path / "no" / "page.html")

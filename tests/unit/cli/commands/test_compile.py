@@ -5,7 +5,7 @@ import pathlib
 import pytest
 import yaml
 
-from tests.unit.cli.command import refused, said, tfsteps
+from tests.unit.cli.command import output_lines, refused, tfsteps
 
 PIPELINES = [
     file
@@ -83,7 +83,7 @@ def test_a_pipeline_of_kubeflow(nightly, tmp_path):
     file = tmp_path / "nightly.yaml"
     assert tfsteps("compile", nightly, "-o", file) == (0, "", f"{file}: {err}")
     assert file.read_text() == out
-    assert said("lint", file) == [f"{file}: nightly for kfp is fine"]
+    assert output_lines("lint", file) == [f"{file}: nightly for kfp is fine"]
 
 
 def test_pipelines_that_a_program_imports_are_not_its_own_and_its_output_is_not_ours(write, nightly):
@@ -292,8 +292,8 @@ def test_a_workflow_with_its_arguments(flow):
     labels = {"team": "vision", "tfsteps.dev/pipeline": "hello", "tfsteps.dev/trigger": "manual"}
     assert workflow["metadata"] == {"generateName": "hello-", "labels": labels, "namespace": "team"}
     assert workflow["spec"]["serviceAccountName"] == "trainer"
-    given = {parameter["name"]: parameter["value"] for parameter in workflow["spec"]["arguments"]["parameters"]}
-    assert given == {"what": "a=b", "how": "well"}
+    arguments = {parameter["name"]: parameter["value"] for parameter in workflow["spec"]["arguments"]["parameters"]}
+    assert arguments == {"what": "a=b", "how": "well"}
 
 
 def test_a_cron_workflow_and_its_next_ten_runs(flow):
@@ -309,15 +309,17 @@ def test_a_cron_workflow_and_its_next_ten_runs(flow):
 
 
 def test_a_cron_job_and_all_that_it_needs(flow):
-    found, _ = submitted(flow, "-p", "what=x", "--namespace", "team", "--scheduler", "cronjob", "--image", "i:1", *WHEN)
-    assert [item["kind"] for item in found] == ["ServiceAccount", "Role", "RoleBinding", "ConfigMap", "CronJob"]
-    assert {item["metadata"]["namespace"] for item in found} == {"team"}
-    pod = found[-1]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    objects, _ = submitted(
+        flow, "-p", "what=x", "--namespace", "team", "--scheduler", "cronjob", "--image", "i:1", *WHEN
+    )
+    assert [item["kind"] for item in objects] == ["ServiceAccount", "Role", "RoleBinding", "ConfigMap", "CronJob"]
+    assert {item["metadata"]["namespace"] for item in objects} == {"team"}
+    pod = objects[-1]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
     assert pod["containers"][0]["image"] == "i:1"
-    own, _ = submitted(
+    objects_of_user, _ = submitted(
         flow, "-p", "what=x", "--namespace", "team", "--scheduler", "cronjob", "--service-account", "own", *WHEN
     )
-    assert [item["kind"] for item in own] == ["ConfigMap", "CronJob"]
+    assert [item["kind"] for item in objects_of_user] == ["ConfigMap", "CronJob"]
 
 
 def test_templates_and_crons_of_ones_own(write):
@@ -326,8 +328,8 @@ def test_templates_and_crons_of_ones_own(write):
     labels = {"tfsteps.dev/pipeline": "train", "tfsteps.dev/trigger": "manual"}
     assert (workflow["kind"], workflow["metadata"]) == ("Workflow", {"generateName": "train-", "labels": labels})
     cron = write("cron.py", HERA + "c = filled(CronWorkflow(name='nightly', schedules=['0 2 * * *'], **FIELDS))\n")
-    (own,), _ = submitted(cron, "-p", "what=x", "--name", "other")
-    assert (own["kind"], own["metadata"]["name"]) == ("CronWorkflow", "other")
+    (objects_of_user,), _ = submitted(cron, "-p", "what=x", "--name", "other")
+    assert (objects_of_user["kind"], objects_of_user["metadata"]["name"]) == ("CronWorkflow", "other")
     assert "has its own schedule" in refused("submit", cron, "-p", "what=x", *WHEN)
 
 
@@ -394,10 +396,10 @@ def test_inputs_of_kubeflow_have_types(nightly, value):
 
 
 def test_inputs_of_kubeflow_as_values(nightly):
-    given = {"n": 3, "mode": "3", "lr": 1.0, "deep": False, "sizes": [2], "options": {"a": 1}}
+    values = {"n": 3, "mode": "3", "lr": 1.0, "deep": False, "sizes": [2], "options": {"a": 1}}
     texts = ["n=3", "mode=3", "lr=1", "deep=false", "sizes=[2]", 'options={"a": 1}']
     (arguments,), _ = submitted(nightly, *[part for text in texts for part in ("-p", text)])
-    assert arguments["params"] == given
+    assert arguments["params"] == values
     assert "the pipeline requires n" in refused("submit", nightly, "--dry-run")
 
 

@@ -5,7 +5,7 @@ import pathlib
 import pytest
 
 from tests.support import finished
-from tests.unit.cli.command import said, tfsteps
+from tests.unit.cli.command import output_lines, tfsteps
 from tests.unit.cli.statuses import FAILURE, saved
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.runs.events import State
@@ -19,8 +19,8 @@ def below(lines, title):
 
 def test_a_failed_run_with_its_places_changes_digest_and_report():
     attempt = finished.failed()
-    said("report", "latest")
-    lines = said("debug", "latest")
+    output_lines("report", "latest")
+    lines = output_lines("debug", "latest")
     assert [line.split()[2] for line in below(lines, "changes")] == [
         *("pending", "running", "restarting", "running", "restarting", "running", "failed")
     ]
@@ -34,7 +34,7 @@ def test_a_failed_run_with_its_places_changes_digest_and_report():
 def test_a_running_run_with_its_last_lines_and_where_to_look():
     attempt, lock = saved(*[("worker-1", f"line {i}".encode()) for i in range(30)], hold=True)
     with lock:
-        lines = said("debug", "r1")
+        lines = output_lines("debug", "r1")
     assert below(lines, "last lines") == [f"  [worker-1]  line {i}" for i in range(10, 30)]
     logs, less, environment = below(lines, "look further")
     assert (logs, less) == ("  tfsteps logs r1 --follow", f"  less {attempt.log}")
@@ -46,14 +46,14 @@ def test_a_running_run_with_its_last_lines_and_where_to_look():
 )
 def test_a_launcher_that_died_leaves_what_it_started_on_a_cluster(namespace, rest):
     saved(namespace=namespace, system="kubeflow" if namespace else "local").replicas_ended.touch()
-    line = next(line for line in said("debug", "r1") if line.startswith("mnist lost"))
+    line = next(line for line in output_lines("debug", "r1") if line.startswith("mnist lost"))
     assert line.endswith(f": The launcher was killed; {rest}")
 
 
 def test_foreign_text_harms_no_terminal():
     saved(state=State.FAILED, failure=FAILURE, message="\x1b[2J")
     saved(("worker-0", b"\x1b[2Jloud"), run="r2")
-    lines = said("debug", "r1") + said("debug", "r2")
+    lines = output_lines("debug", "r1") + output_lines("debug", "r2")
     assert "  [worker-0]  loud" in lines
     assert not [line for line in lines if "\x1b" in line]
 

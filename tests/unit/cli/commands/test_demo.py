@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.unit.cli.command import refused, said, tfsteps
+from tests.unit.cli.command import output_lines, refused, tfsteps
 from tests.unit.cli.statuses import saved
 from tfsteps.runs import store
 from tfsteps.runs.demo import Mark, write
@@ -34,21 +34,21 @@ def test_no_command_removes_a_demo(line, damaged):
 
 
 def test_prune_keeps_a_demo_and_says_why():
-    lines = said("prune", "--older-than", "1d")
+    lines = output_lines("prune", "--older-than", "1d")
     assert any(line.startswith("r1 kept: it is a demo") for line in lines)
     assert lines[-1].startswith("1 run removed, 1 kept")
     assert store.runs() == ["r1"]
 
 
 def test_rm_removes_a_demo_on_demand():
-    assert "r1 would be removed" in said("rm", "--demo", "r1", "--dry-run")[0]
+    assert "r1 would be removed" in output_lines("rm", "--demo", "r1", "--dry-run")[0]
     assert sorted(store.runs()) == ["r1", "r2"]
-    said("rm", "--demo", "r1")
+    output_lines("rm", "--demo", "r1")
     assert store.runs() == ["r2"]
 
 
 def test_demos_are_listed_before_newer_runs():
-    header, *rows = [line.split() for line in said("runs")]
+    header, *rows = [line.split() for line in output_lines("runs")]
     assert [(row[header.index("RUN")], row[header.index("DEMO")]) for row in rows] == [("r1", "demo"), ("r2", "-")]
     listed = json.loads(tfsteps("runs", "--sort", "task", "--output", "json")[1])
     assert [(item["run"], item["demo"], item["picture"]) for item in listed] == [
@@ -58,8 +58,8 @@ def test_demos_are_listed_before_newer_runs():
 
 
 def test_without_a_demo_there_is_no_column():
-    said("rm", "--demo", "r1")
-    assert "DEMO" not in said("runs")[0]
+    output_lines("rm", "--demo", "r1")
+    assert "DEMO" not in output_lines("runs")[0]
 
 
 def test_run_marks_its_run_before_the_job_starts_and_not_one_that_never_did(tmp_path):

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from tests.unit.cli.command import refused, said, tfsteps
+from tests.unit.cli.command import output_lines, refused, tfsteps
 from tests.unit.cli.statuses import saved
 from tfsteps.runs import lock, store
 from tfsteps.runs.location import Location
@@ -39,29 +39,29 @@ def hidden(monkeypatch):
 
 @pytest.mark.usefixtures("held")
 def test_what_runs_on_another_machine_is_shown_and_neither_signalled_nor_entered():
-    assert any("pid 7 on machine gpu-2" in line for line in said("show", "r1"))
+    assert any("pid 7 on machine gpu-2" in line for line in output_lines("show", "r1"))
     assert "task mnist was not stopped: pid 7 on machine gpu-2 cannot be signalled from here; " in refused("stop", "r1")
     assert "run `tfsteps stop r1` where it lives" in refused("stop", "r1")
     assert "its launcher is pid 7 on machine gpu-2; use `tfsteps shell r1` there" in refused("shell", "r1", "worker-0")
-    assert not any("/proc/" in line for line in said("debug", "r1"))
+    assert not any("/proc/" in line for line in output_lines("debug", "r1"))
     assert "its launcher is running" in refused("rm", "r1")
 
 
 def test_what_may_run_on_another_machine_is_left_as_it_is(hidden):
-    assert any(f"Last recorded: running. P{MAY_RUN[1:]}." in line for line in said("show", "r1"))
-    assert [line.split()[3] for line in said("runs")[1:]] == ["unknown"]
+    assert any(f"Last recorded: running. P{MAY_RUN[1:]}." in line for line in output_lines("show", "r1"))
+    assert [line.split()[3] for line in output_lines("runs")[1:]] == ["unknown"]
     for command in (("stop", "r1"), ("attach", "r1"), ("rm", "r1")):
         assert MAY_RUN in refused(*command), command
     code, _, err = tfsteps("clear", "r1", "--yes")
     assert (code, MAY_RUN in err, f"or delete {hidden.folder} if that machine is gone" in err) == (2, True, True)
-    assert said("prune", "--keep", "0")[0].startswith(f"r1 kept: {MAY_RUN}")
+    assert output_lines("prune", "--keep", "0")[0].startswith(f"r1 kept: {MAY_RUN}")
     assert store.runs() == ["r1"]
 
 
 def test_a_launcher_in_another_container_of_this_machine_that_has_ended_is_known_to_have_ended(monkeypatch):
     monkeypatch.setattr(lock, "DISKS", set())
     claimed(saved(run="r1", system="local"), pid_namespace=1)
-    assert [line.split()[3] for line in said("runs")[1:]] == ["lost"]
+    assert [line.split()[3] for line in output_lines("runs")[1:]] == ["lost"]
 
 
 def test_a_job_of_a_system_that_no_command_asks_is_stopped_through_a_launcher():
@@ -77,5 +77,5 @@ def test_a_job_of_a_system_that_no_command_asks_is_stopped_through_a_launcher():
 
 def test_a_job_of_another_package_on_this_machine_ends_with_its_launcher():
     saved(run="r1", system="toy", location=Location.LOCAL, outlives_launcher=False).replicas_ended.touch()
-    (line,) = said("stop", "r1")
+    (line,) = output_lines("stop", "r1")
     assert "its replicas were stopped too" in line

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from pathspec import GitIgnoreSpec
 
-from tests.unit.cli.command import refused, said, tfsteps
+from tests.unit.cli.command import output_lines, refused, tfsteps
 from tfsteps import spec
 from tfsteps.cli.commands.files import Template
 from tfsteps.systems import registry
@@ -179,8 +179,8 @@ def test_init_names_the_path_that_it_cannot_write(tmp_path):
 def test_validate_a_good_job(tmp_path):
     job = tmp_path / "job.yaml"
     job.write_text(GOOD)
-    assert said("validate", job) == [f"{job}: good is fine"]
-    assert said("validate", job, "--system", "local") == [f"{job}: good is fine"]
+    assert output_lines("validate", job) == [f"{job}: good is fine"]
+    assert output_lines("validate", job, "--system", "local") == [f"{job}: good is fine"]
     assert tfsteps("validate", "-", input=GOOD) == (0, "-: good is fine\n", "")
 
 
@@ -198,10 +198,10 @@ def test_validate_prints_every_problem_with_its_line(tmp_path):
     job = tmp_path / "job.yaml"
     job.write_text("name: Bad\ncommand: 3\nrolles: {}\n")
     err = refused("validate", job)
-    found = [line.partition(f"{job}:")[2].split(": ")[:2] for line in err.splitlines()]
-    assert ["2", "command"] in found
-    assert ["3", "rolles"] in found
-    assert len(found) >= 3
+    problems = [line.partition(f"{job}:")[2].split(": ")[:2] for line in err.splitlines()]
+    assert ["2", "command"] in problems
+    assert ["3", "rolles"] in problems
+    assert len(problems) >= 3
 
 
 def test_validate_reports_the_problems_of_each_file_and_goes_on(tmp_path, monkeypatch):
@@ -212,7 +212,7 @@ def test_validate_reports_the_problems_of_each_file_and_goes_on(tmp_path, monkey
     assert (code, out) == (2, "a.yaml: good is fine\nc.yaml: fine is fine\n")
     assert [line for line in err.splitlines() if line.startswith("b.yaml:1: name: ")]
     assert "error: job file 'no.yaml' does not exist" in err
-    assert said("validate", "a.yaml", "c.yaml") == ["a.yaml: good is fine", "c.yaml: fine is fine"]
+    assert output_lines("validate", "a.yaml", "c.yaml") == ["a.yaml: good is fine", "c.yaml: fine is fine"]
     documents = yaml.safe_load_all(tfsteps("validate", "--show", "a.yaml", "c.yaml")[1])
     assert [document["name"] for document in documents] == ["good", "fine"]
 
@@ -228,9 +228,9 @@ def test_validate_for_a_system_that_is_not_there(tmp_path):
 
 
 def test_schema_is_one_json_object_here_and_in_a_file(tmp_path):
-    printed = "\n".join(said("schema")) + "\n"
+    printed = "\n".join(output_lines("schema")) + "\n"
     assert json.loads(printed)["properties"]["roles"]
-    assert said("schema", "--output", tmp_path / "schema.json") == []
+    assert output_lines("schema", "--output", tmp_path / "schema.json") == []
     assert (tmp_path / "schema.json").read_text() == printed
     assert "cannot be written" in refused("schema", "--output", tmp_path / "no" / "schema.json")
 
@@ -242,6 +242,6 @@ def test_a_personal_folder_is_that_of_the_creator_without_a_cluster_too(tmp_path
     file.write_text(yaml.safe_dump(job))
     assert "Set TFSTEPS_CREATOR where the job is launched" in refused("validate", file, "--system", "kubeflow")
     monkeypatch.setenv(variable, "ann")
-    assert said("validate", file, "--system", "kubeflow")[0].endswith("j is fine")
-    planned = "\n".join(said("run", file, "--system", "kubeflow", "--dry-run"))
+    assert output_lines("validate", file, "--system", "kubeflow")[0].endswith("j is fine")
+    planned = "\n".join(output_lines("run", file, "--system", "kubeflow", "--dry-run"))
     assert ("subPath: ann" in planned, "mountPath: /mnt/ann" in planned) == (True, True)

@@ -12,7 +12,7 @@ from tests.support.processes import started
 from tests.unit.cli.command import COMMAND, refused, tfsteps
 from tests.unit.cli.statuses import status
 from tfsteps import spec
-from tfsteps.backends.place import Place
+from tfsteps.backends.backend_location import BackendLocation
 from tfsteps.cli.commands import debug
 from tfsteps.console.errors import CommandError
 from tfsteps.launcher.exit_codes import ExitCode
@@ -74,8 +74,8 @@ def test_held_roles_sleep_and_nothing_but_total_ends_them():
 
 
 def test_what_a_role_would_run():
-    said = {name: debug.program(job(), name) for name in ("chief", "worker", "evaluator")}
-    assert said == {"chief": "python train.py --data '/my data'", "worker": "python train.py --all", "evaluator": "sh"}
+    lines = {name: debug.program(job(), name) for name in ("chief", "worker", "evaluator")}
+    assert lines == {"chief": "python train.py --data '/my data'", "worker": "python train.py --all", "evaluator": "sh"}
     assert debug.program(job("{name: a, image: b, roles: {worker: {}}}"), "worker") == ""
 
 
@@ -93,15 +93,15 @@ def replica(role, index, state, place="", ended=None):
     return ReplicaStatus(role=role, index=index, state=state, incarnations=incarnations)
 
 
-def told(capsys, place, *steps, system="kubeflow"):
+def printed_of(capsys, place, *steps, system="kubeflow"):
     """Return the lines that are printed for each of some lists of replicas, one after another."""
     programs = {"worker": "python train.py", "evaluator": ""}
     shells = debug.Shells(Printer(), programs, place)
-    said = []
+    lines = []
     for replicas in steps:
         shells.changed(status(replicas=replicas, system=system, namespace="ml"))
-        said.append(capsys.readouterr().out.splitlines())
-    return said
+        lines.append(capsys.readouterr().out.splitlines())
+    return lines
 
 
 def test_on_a_cluster_each_container_once_it_runs(capsys):
@@ -109,8 +109,12 @@ def test_on_a_cluster_each_container_once_it_runs(capsys):
     first = replica("worker", 0, running, "j-worker-0 on node1")
     chief, last = replica("chief", 0, running, "j-chief-0 on node1"), replica("evaluator", 0, pending, "j-evaluator-0")
     up = replica("evaluator", 0, running, "j-evaluator-0 on node1")
-    lines = told(
-        capsys, Place(Location.KUBERNETES, "minikube"), [chief, first, last], [chief, first, up], [chief, first, up]
+    lines = printed_of(
+        capsys,
+        BackendLocation(Location.KUBERNETES, "minikube"),
+        [chief, first, last],
+        [chief, first, up],
+        [chief, first, up],
     )
     exec_in = "kubectl --context minikube --namespace ml exec -it"
     assert lines == [
@@ -127,10 +131,10 @@ def test_on_a_cluster_each_container_once_it_runs(capsys):
 
 def test_a_recreated_pod_is_printed_again(capsys):
     running = ReplicaState.RUNNING
-    place = Place(Location.KUBERNETES)
+    location = BackendLocation(Location.KUBERNETES)
     first, second = ([replica("worker", 0, running, f"j-worker-0-{i} on node1")] for i in range(2))
     gone = [replica("worker", 0, ReplicaState.FAILED, "j-worker-0-0 on node1", ended=2.0)]
-    lines = told(capsys, place, first, gone, second)
+    lines = printed_of(capsys, location, first, gone, second)
     assert (len(lines[0]), lines[1]) == (4, [])
     assert lines[2] == [
         "worker-0 is held; a shell beside it:  kubectl --namespace ml exec -it j-worker-0-1 -c tensorflow -- sh"
@@ -140,7 +144,10 @@ def test_a_recreated_pod_is_printed_again(capsys):
 @pytest.mark.shows("hold", "hai")
 def test_elsewhere_the_place_is_all_that_is_known(capsys):
     held = [replica("worker", 0, ReplicaState.RUNNING, "rank 0 on hfai-1")]
-    assert told(capsys, Place(), held, system="hai")[0][0] == "worker-0 is held; a shell beside it:  rank 0 on hfai-1"
+    assert (
+        printed_of(capsys, BackendLocation(), held, system="hai")[0][0]
+        == "worker-0 is held; a shell beside it:  rank 0 on hfai-1"
+    )
 
 
 # --- the whole of it, on this machine
@@ -157,9 +164,9 @@ def test_a_local_job_is_held_until_ctrl_c_and_its_shell_has_its_variables(tmp_pa
         assert shell.startswith("tfsteps shell ")
         typed = 'echo "$TF_CONFIG"; pwd; exit\n'
         command = ["sh", "-c", shell.replace("tfsteps", COMMAND, 1)]
-        said = subprocess.run(command, input=typed, capture_output=True, text=True, check=True).stdout
-        assert re.search(r'"task": {"type": "worker", "index": 1}', said)
-        assert str(tmp_path) in said.splitlines(), said
+        output = subprocess.run(command, input=typed, capture_output=True, text=True, check=True).stdout
+        assert re.search(r'"task": {"type": "worker", "index": 1}', output)
+        assert str(tmp_path) in output.splitlines(), output
         time.sleep(2.0)  # longer than the deadlines that do not hold
         assert process.poll() is None
         process.send_signal(signal.SIGINT)
@@ -169,7 +176,7 @@ def test_a_local_job_is_held_until_ctrl_c_and_its_shell_has_its_variables(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("options", "says"),
     [
         (["--hold", "all", "--task", "t"], "--task and --from choose a run, and this is a job file"),
         (["--hold", "all", "--attempt", "0"], "--attempt and --all-namespaces choose a run, --hold makes one"),
@@ -179,10 +186,10 @@ def test_a_local_job_is_held_until_ctrl_c_and_its_shell_has_its_variables(tmp_pa
         (["--hold", "all", "--namespace", "x"], "add --on kubernetes"),
     ],
 )
-def test_options_that_make_no_sense(given, says, tmp_path):
+def test_options_that_make_no_sense(options, says, tmp_path):
     file = tmp_path / "job.yaml"
     file.write_text(JOB)
-    assert says in refused("debug", str(file), *given)
+    assert says in refused("debug", str(file), *options)
 
 
 def test_a_system_with_a_debug_mode_of_its_own_holds_by_that():

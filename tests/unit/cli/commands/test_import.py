@@ -69,8 +69,8 @@ def cluster(monkeypatch, folder, answers):
     """Serve {path's part: answer}; anything else is not served."""
 
     def answer(asked):
-        found = (said for part, said in answers.items() if part in asked.path)
-        return next(found, Answer(404, b"404 page not found"))
+        answers_of_path = (answer for part, answer in answers.items() if part in asked.path)
+        return next(answers_of_path, Answer(404, b"404 page not found"))
 
     with serve(answer) as server:
         write_kubeconfig(folder / "kubeconfig", server, monkeypatch)

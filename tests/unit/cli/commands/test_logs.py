@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.log_lines import log_line
 from tests.support.processes import started
-from tests.unit.cli.command import COMMAND, on_terminal, refused, said, tfsteps
+from tests.unit.cli.command import COMMAND, on_terminal, output_lines, refused, tfsteps
 from tests.unit.cli.statuses import append, saved, status
 from tfsteps.runs.events import State
 from tfsteps.runs.status import Incarnation, ReplicaStatus
@@ -33,7 +33,7 @@ ELEVEN = [ReplicaStatus(role=role, index=i) for role, i in [*(("worker", i) for 
 )
 def test_lines_are_chosen(options, shown):
     saved(*LINES, state=State.SUCCEEDED, replicas=ELEVEN)
-    assert said("logs", "latest", *options) == shown
+    assert output_lines("logs", "latest", *options) == shown
 
 
 @pytest.mark.parametrize(
@@ -71,10 +71,10 @@ def test_a_choice_that_means_nothing_is_refused(options, answer):
 
 def test_replicas_roles_and_containers_are_chosen_together():
     saved(*LINES, ("worker-1/proxy", b"f"), ("worker-0/proxy", b"g"), state=State.SUCCEEDED, replicas=ELEVEN)
-    assert said("logs", "r1", "ps", "worker-10") == ["[worker-10] c", "[ps-0] d"]
-    assert said("logs", "r1", "worker-1") == ["[worker-1] b", "[worker-1] e", "[worker-1/proxy] f"]
-    assert said("logs", "r1", "worker/proxy") == ["[worker-1/proxy] f", "[worker-0/proxy] g"]
-    assert said("logs", "r1", "worker-0/proxy", "ps-0") == ["[ps-0] d", "[worker-0/proxy] g"]
+    assert output_lines("logs", "r1", "ps", "worker-10") == ["[worker-10] c", "[ps-0] d"]
+    assert output_lines("logs", "r1", "worker-1") == ["[worker-1] b", "[worker-1] e", "[worker-1/proxy] f"]
+    assert output_lines("logs", "r1", "worker/proxy") == ["[worker-1/proxy] f", "[worker-0/proxy] g"]
+    assert output_lines("logs", "r1", "worker-0/proxy", "ps-0") == ["[ps-0] d", "[worker-0/proxy] g"]
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,9 @@ def test_the_lines_around_one_are_those_of_its_replica(options, shown):
         "0 g",
     ]
     saved(*((f"worker-{text[0]}", text[2:].encode()) for text in texts), state=State.SUCCEEDED)
-    assert said("logs", "r1", "--grep", "FOUND", *options) == [f"[worker-{line[0]}] {line[2:]}" for line in shown]
+    assert output_lines("logs", "r1", "--grep", "FOUND", *options) == [
+        f"[worker-{line[0]}] {line[2:]}" for line in shown
+    ]
 
 
 @pytest.mark.parametrize(("since", "shown"), [("30s", ["b", "c"]), ("90s", ["a", "b", "c"]), ("now", ["b", "c"])])
@@ -131,7 +133,7 @@ def test_since_leaves_out_earlier_lines(since, shown):
     with attempt.log.open("ab") as file:
         file.writelines(log_line(at, "worker-0", text) for at, text in ((now - 60, b"a"), (now, b"b"), (now + 9, b"c")))
     since = dt.datetime.fromtimestamp(now, dt.UTC).isoformat() if since == "now" else since
-    assert said("logs", "r1", "--since", since) == [f"[worker-0] {text}" for text in shown]
+    assert output_lines("logs", "r1", "--since", since) == [f"[worker-0] {text}" for text in shown]
 
 
 @pytest.mark.parametrize(
@@ -165,10 +167,10 @@ def test_each_incarnation_of_a_replica_is_marked_where_it_begins():
         file.write(log_line(8, "worker-1", b"other"))
     first, second = "--- worker-0, restart 1 ---", "--- worker-0, restart 2 ---"
     all_lines = ["[worker-0] a", "[worker-0] b", first, "[worker-0] c", "[worker-0] d", second, "[worker-0] e"]
-    assert said("logs", "r1") == [*all_lines, "[worker-1] other"]
-    assert said("logs", "r1", "--grep", "a|^e") == ["[worker-0] a", second, "[worker-0] e"]
-    assert said("logs", "r1", "--tail", 2) == [second, "[worker-0] e", "[worker-1] other"]
-    mark, line = said("logs", "r1", "worker-0", "--tail", 1, "--timestamps")
+    assert output_lines("logs", "r1") == [*all_lines, "[worker-1] other"]
+    assert output_lines("logs", "r1", "--grep", "a|^e") == ["[worker-0] a", second, "[worker-0] e"]
+    assert output_lines("logs", "r1", "--tail", 2) == [second, "[worker-0] e", "[worker-1] other"]
+    mark, line = output_lines("logs", "r1", "worker-0", "--tail", 1, "--timestamps")
     assert mark.split(" ", 1) == [line.split(" ", 1)[0], second]
 
 
@@ -187,7 +189,11 @@ def test_follow_marks_an_incarnation_that_begins_meanwhile():
         file.write(log_line(now - 5, "worker-0", b"first"))
     thread = threading.Timer(0.5, restart)
     thread.start()
-    assert said("logs", "r1", "--follow") == ["[worker-0] first", "--- worker-0, restart 1 ---", "[worker-0] again"]
+    assert output_lines("logs", "r1", "--follow") == [
+        "[worker-0] first",
+        "--- worker-0, restart 1 ---",
+        "[worker-0] again",
+    ]
     thread.join()
 
 
@@ -196,7 +202,7 @@ def test_timestamps_are_local_and_name_their_zone(monkeypatch):
     time.tzset()
     try:
         saved(("worker-0", b"a"), state=State.SUCCEEDED)
-        (line,) = said("logs", "latest", "--timestamps")
+        (line,) = output_lines("logs", "latest", "--timestamps")
     finally:
         monkeypatch.undo()
         time.tzset()
@@ -209,10 +215,10 @@ def test_timestamps_are_local_and_name_their_zone(monkeypatch):
 def test_lines_of_several_tasks_name_their_task():
     saved(("worker-0", b"a"), task="prepare", state=State.SUCCEEDED, created=1.0)
     saved(("worker-0", b"b"), task="train", state=State.SUCCEEDED, created=2.0)
-    assert said("logs", "latest") == ["[prepare/worker-0] a", "[train/worker-0] b"]
-    assert said("logs", "latest", "--task", "train") == ["[worker-0] b"]
+    assert output_lines("logs", "latest") == ["[prepare/worker-0] a", "[train/worker-0] b"]
+    assert output_lines("logs", "latest", "--task", "train") == ["[worker-0] b"]
     saved(("worker-0", b"c"), task="score", state=State.SUCCEEDED, created=3.0)
-    assert said("logs", "latest", "--task", "score", "--task", "prepare") == [
+    assert output_lines("logs", "latest", "--task", "score", "--task", "prepare") == [
         "[prepare/worker-0] a",
         "[score/worker-0] c",
     ]
@@ -221,8 +227,8 @@ def test_lines_of_several_tasks_name_their_task():
 def test_an_older_attempt_can_be_read():
     saved(("worker-0", b"first try"), attempt=0, state=State.FAILED)
     saved(("worker-0", b"second try"), attempt=1, state=State.SUCCEEDED)
-    assert said("logs", "latest") == ["[worker-0] second try"]
-    assert said("logs", "latest", "--attempt", 0) == ["[worker-0] first try"]
+    assert output_lines("logs", "latest") == ["[worker-0] second try"]
+    assert output_lines("logs", "latest", "--attempt", 0) == ["[worker-0] first try"]
 
 
 def test_follow_waits_for_the_rest_of_a_line_and_for_the_end():
@@ -241,7 +247,7 @@ def test_follow_waits_for_the_rest_of_a_line_and_for_the_end():
     thread = threading.Timer(0.3, go_on)
     begun = time.monotonic()
     thread.start()
-    lines = said("logs", "latest", "--follow")
+    lines = output_lines("logs", "latest", "--follow")
     thread.join()
     assert lines == ["[worker-0] one", "[worker-0] two parts", "[worker-0] last"]
     assert time.monotonic() - begun > 0.7
@@ -252,12 +258,12 @@ def test_without_follow_a_line_that_is_still_being_written_is_not_shown():
     with attempt.log.open("ab") as file:
         file.write(log_line(1.0, "worker-0", b"half")[:-1])
     with lock:
-        assert said("logs", "latest") == ["[worker-0] one"]
+        assert output_lines("logs", "latest") == ["[worker-0] one"]
 
 
 def test_follow_of_an_ended_job_ends_at_once():
     saved(*LINES, state=State.FAILED)
-    assert len(said("logs", "latest", "--follow")) == len(LINES)
+    assert len(output_lines("logs", "latest", "--follow")) == len(LINES)
 
 
 @pytest.mark.parametrize(("options", "count"), [((), 200_000), (("--tail", "3"), 3)])

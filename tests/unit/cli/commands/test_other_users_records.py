@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from tests.unit.cli.command import said, tfsteps
+from tests.unit.cli.command import output_lines, tfsteps
 from tests.unit.cli.statuses import saved
 from tfsteps.backends.local.backend import LocalBackend
 from tfsteps.console.errors import CommandError
@@ -131,7 +131,7 @@ def test_a_run_without_a_status_is_said_to_have_none():
     assert "except 1 that cannot be read" in err
     code, out, err = tfsteps("show", "latest")
     assert (code, out, why in err) == (13, "", True)
-    said("rm", "full")
+    output_lines("rm", "full")
     assert store.runs() == []
 
 
@@ -145,12 +145,12 @@ def test_times_of_a_clock_that_jumped_are_not_known():
     saved(run="back", state=State.SUCCEEDED, created=now - 10, ended=now - 900)
     saved(run="ahead", state=State.SUCCEEDED, created=now + 9e6, ended=now + 9e6 + 5)
     saved(run="never", state=State.SUCCEEDED, created=1e13, ended=1e13 + 5)
-    assert said("show", "back")[-1] == "mnist succeeded, its duration is not known."
-    assert any("in the future: the clock of this machine" in line for line in said("show", "ahead"))
-    assert any(line.startswith("created      not known (in the future") for line in said("show", "never"))
-    listed = {item["run"]: item for item in json.loads("\n".join(said("runs", "--output", "json")))}
+    assert output_lines("show", "back")[-1] == "mnist succeeded, its duration is not known."
+    assert any("in the future: the clock of this machine" in line for line in output_lines("show", "ahead"))
+    assert any(line.startswith("created      not known (in the future") for line in output_lines("show", "never"))
+    listed = {item["run"]: item for item in json.loads("\n".join(output_lines("runs", "--output", "json")))}
     assert (listed["back"]["duration"], listed["never"]["created"]) == (None, None)
-    assert sum("not known" in line for line in said("runs")) == 2
+    assert sum("not known" in line for line in output_lines("runs")) == 2
 
 
 def test_a_run_of_the_future_is_not_called_the_newest():
@@ -166,8 +166,8 @@ def test_a_run_of_the_future_is_not_called_the_newest():
     code, out, err = tfsteps("show", "mnist")
     assert (code, out) == (2, "")
     assert "which run is the newest that is called 'mnist' is not known: the time of run ahead" in err
-    assert "run          ahead" in said("show", "ahead")
-    assert "run          ahead" in said("show", "ahe"), "the beginning of one id"
+    assert "run          ahead" in output_lines("show", "ahead")
+    assert "run          ahead" in output_lines("show", "ahe"), "the beginning of one id"
     shutil.rmtree(store.run_folder("now"))
     assert tfsteps("show", "latest")[2].endswith("; fix the cause and retry\n")
 
@@ -175,8 +175,8 @@ def test_a_run_of_the_future_is_not_called_the_newest():
 def test_the_clocks_of_two_machines_may_differ_a_little():
     saved(run="now", state=State.SUCCEEDED, created=time.time() + 30)
     os.utime(store.run_folder("now"), (0, time.time() + 30))
-    assert "run          now" in said("show", "latest")
-    assert "run          now" in said("show", "mnist")
+    assert "run          now" in output_lines("show", "latest")
+    assert "run          now" in output_lines("show", "mnist")
 
 
 @pytest.mark.parametrize("name", ["latest", "mnist", "r1"])

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.unit.cli.command import refused, said, tfsteps, unread
+from tests.unit.cli.command import output_lines, refused, tfsteps, unread
 from tests.unit.cli.jobs_on_cluster import JOB, kubeconfig, pod_of, tfjob
 from tests.unit.cli.statuses import saved
 from tests.wire.scripted import Answer, refusal
@@ -27,16 +27,16 @@ def cluster(monkeypatch, tmp_path):
 
         def answer(asked):
             name = asked.path.rpartition("/")[2]
-            found = [item for item in there.jobs if item["metadata"]["name"] == name]
-            if asked.method == "PATCH" and found:
-                if asked.body["metadata"]["uid"] != found[0]["metadata"]["uid"]:
+            selected = [item for item in there.jobs if item["metadata"]["name"] == name]
+            if asked.method == "PATCH" and selected:
+                if asked.body["metadata"]["uid"] != selected[0]["metadata"]["uid"]:
                     return refusal(409, "Conflict")
-                there.jobs[there.jobs.index(found[0])] = merged(found[0], asked.body)
+                there.jobs[there.jobs.index(selected[0])] = merged(selected[0], asked.body)
                 if asked.body["spec"]["runPolicy"]["suspend"]:
-                    labels = found[0]["metadata"]["labels"].items()
+                    labels = selected[0]["metadata"]["labels"].items()
                     there.pods = [pod for pod in there.pods if not labels <= pod["metadata"]["labels"].items()]
-            if asked.method == "GET" and found:
-                return Answer(body=found[0])
+            if asked.method == "GET" and selected:
+                return Answer(body=selected[0])
             return there.answer(asked)
 
         def have(*items):
@@ -61,12 +61,12 @@ def test_pause_and_resume(cluster):
     job = tfjob("busy", RUNNING)
     server = cluster(job, *replicas(job))
     back = "`tfsteps resume busy --task mnist --on kubernetes` starts it again"
-    assert said("pause", "busy", *K) == [f"mnist is paused; {back}"]
+    assert output_lines("pause", "busy", *K) == [f"mnist is paused; {back}"]
     name = job["metadata"]["name"]
     assert patches(server) == [(name, {"runPolicy": {"suspend": True}})]
     assert "is paused already" in refused("pause", "busy", *K)
-    told = "`tfsteps show busy --on kubernetes` tells when its replicas have started"
-    assert said("resume", "busy", *K) == [f"mnist is resumed; {told}"]
+    message = "`tfsteps show busy --on kubernetes` tells when its replicas have started"
+    assert output_lines("resume", "busy", *K) == [f"mnist is resumed; {message}"]
     assert patches(server)[1:] == [(name, {"runPolicy": {"suspend": False}})]
 
 
@@ -85,7 +85,7 @@ def test_pause_waits_until_no_replica_runs(cluster, monkeypatch):
     server.script = slowly
     monkeypatch.setattr(waiting, "POLL_SECONDS", 0.0)
     monkeypatch.setattr(kubernetes_pause, "_HINT_SECONDS", 0.0)
-    lines = said("pause", "busy", *K)
+    lines = output_lines("pause", "busy", *K)
     assert lines[:3] == [
         "pausing mnist: waiting for chief-0, worker-0",
         "still waiting; is the training operator running? Ctrl-C ends the wait alone",
@@ -114,7 +114,7 @@ def test_a_pod_that_has_ended_and_is_being_deleted_is_waited_for(cluster, monkey
 
     server.script = slowly
     monkeypatch.setattr(waiting, "POLL_SECONDS", 0.0)
-    lines = said(command, "busy", *K)
+    lines = output_lines(command, "busy", *K)
     assert lines[0] == f"{command.removesuffix('e')}ing mnist: waiting for worker-0"
     assert lines[-1].startswith(f"mnist is {command}d")
     assert len(lists) == 4
@@ -153,7 +153,7 @@ def test_a_job_system_that_cannot(cluster, monkeypatch):
 def test_of_several_tasks_those_that_can(cluster):
     ended, busy = tfjob("r", ("Succeeded", "True", 30)), tfjob("r", RUNNING, task="other", created=1)
     server = cluster(ended, busy)
-    lines = said("pause", "r", *K)
+    lines = output_lines("pause", "r", *K)
     assert lines[0].startswith("task mnist has ended: mnist succeeded after 30s")
     assert lines[1].startswith("other is paused; ")
     assert [name for name, _ in patches(server)] == [busy["metadata"]["name"]]
@@ -198,18 +198,18 @@ def test_a_platform_that_is_no_cluster_pauses_by_itself(monkeypatch):
     monkeypatch.setattr(registry, "get", lambda name: {"hai": platform}[name])
     _, lock = saved(run="far", system="hai", hold=True)
     with lock:
-        assert said("pause", "far") == ["a, b paused"]
+        assert output_lines("pause", "far") == ["a, b paused"]
         assert refused("pause", "far") == "error: run far: nothing of it runs on hai\n"
-        assert said("resume", "far") == ["a, b resumed"]
+        assert output_lines("resume", "far") == ["a, b resumed"]
         assert refused("resume", "far") == "error: run far: nothing of it is paused on hai\n"
         assert "hai pauses and resumes whole runs; leave it out" in refused("pause", "far", "--task", "mnist")
 
 
 def test_local_runs_are_not_paused(tmp_path, monkeypatch):
     monkeypatch.setenv("TFSTEPS_HOME", str(tmp_path))
-    for each, why in (("", "local runs cannot be paused; "), ("ml", "its jobs are on a cluster; add --on kube")):
-        saved(run=f"r{each}", namespace=each, system="jobset" if each else "local")
-        assert refused("pause", f"r{each}").startswith(f"error: run r{each}: {why}")
+    for namespace, why in (("", "local runs cannot be paused; "), ("ml", "its jobs are on a cluster; add --on kube")):
+        saved(run=f"r{namespace}", namespace=namespace, system="jobset" if namespace else "local")
+        assert refused("pause", f"r{namespace}").startswith(f"error: run r{namespace}: {why}")
 
 
 def test_pause_suspends_all_jobs_though_nobody_reads_what_it_prints(cluster):

@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from tests.unit.cli.command import refused, said, tfsteps
+from tests.unit.cli.command import output_lines, refused, tfsteps
 from tfsteps.systems import registry
 
 SETTINGS = """
@@ -24,12 +24,14 @@ def files(tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("files")
 def test_settings_are_checked():
-    assert said("platform", "check", "settings.yaml") == ["settings.yaml: the settings are fine; projects: vision"]
+    assert output_lines("platform", "check", "settings.yaml") == [
+        "settings.yaml: the settings are fine; projects: vision"
+    ]
 
 
 @pytest.mark.usefixtures("files")
 def test_each_field_of_a_job_is_shown_with_where_it_is_from():
-    rows = [line.split() for line in said("platform", "check", "settings.yaml", "job.yaml", "-n", "vision")]
+    rows = [line.split() for line in output_lines("platform", "check", "settings.yaml", "job.yaml", "-n", "vision")]
     origins = {row[0]: row[-1] for row in rows}
     assert origins == {
         "name": "job.yaml",
@@ -74,7 +76,9 @@ def test_run_and_validate_apply_the_file_of_the_variable(monkeypatch):
     _, plan, _ = tfsteps("run", "job.yaml", "--system", "jobs", "--dry-run", "-n", "vision")
     assert "claimName: w" in plan
     assert "limits.gpu" in refused("validate", "job.yaml", "--system", "jobs", "--set", "resources.gpu=3")
-    assert said("validate", "job.yaml", "--system", "local", "--set", "resources.gpu=3"), "no platform, no settings"
+    assert output_lines("validate", "job.yaml", "--system", "local", "--set", "resources.gpu=3"), (
+        "no platform, no settings"
+    )
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from tests.support import finished
-from tests.unit.cli.command import COMMAND, refused, said
+from tests.unit.cli.command import COMMAND, output_lines, refused
 from tfsteps.runs import store
 from tfsteps.runs.events import State
 from tfsteps.runs.pipeline_record import PipelineRecord
@@ -17,7 +17,7 @@ from tfsteps.runs.store import AttemptFolder
 def test_report_is_written_again_for_the_newest_attempt():
     attempt = finished.failed()
     assert not attempt.report.exists()
-    assert said("report", "latest") == [str(attempt.report)]
+    assert output_lines("report", "latest") == [str(attempt.report)]
     assert "</html>" in attempt.report.read_text()
 
 
@@ -41,10 +41,12 @@ def test_a_run_with_several_attempts_has_a_report_which_comes_first():
     first = finished.failed()
     second = again(first)
     page = store.run_report("k7c2m9x4qp")
-    assert said("report", "latest") == [str(page), str(second.report), str(first.report)], "no report is missing"
-    assert said("report", "latest") == [str(page), str(second.report)]
-    assert said("report", "latest", "--attempt", "0") == [str(first.report)]
-    assert said("report", "latest", "--task", "mnist") == [str(second.report)]
+    assert output_lines("report", "latest") == [str(page), str(second.report), str(first.report)], (
+        "no report is missing"
+    )
+    assert output_lines("report", "latest") == [str(page), str(second.report)]
+    assert output_lines("report", "latest", "--attempt", "0") == [str(first.report)]
+    assert output_lines("report", "latest", "--task", "mnist") == [str(second.report)]
     assert "mnist/1/report.html" in page.read_text()
 
 
@@ -52,13 +54,13 @@ def test_a_report_does_not_make_its_run_the_latest():
     again(finished.failed())
     os.utime(store.run_folder("k7c2m9x4qp"), (1, 1))
     store.run_folder("newer").mkdir()
-    said("report", "k7c2m9x4qp")
+    output_lines("report", "k7c2m9x4qp")
     assert store.runs() == ["k7c2m9x4qp", "newer"]
 
 
 def test_a_pipeline_that_ended_without_a_job_has_a_report():
     PipelineRecord(run="r1", pipeline="p", state=State.FAILED, message="no image", created=1, ended=2).write()
-    assert said("report", "p") == [str(store.run_report("r1"))]
+    assert output_lines("report", "p") == [str(store.run_report("r1"))]
     assert "no image" in store.run_report("r1").read_text()
 
 

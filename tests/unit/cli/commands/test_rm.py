@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from tests.unit.cli.command import refused, said, tfsteps
+from tests.unit.cli.command import output_lines, refused, tfsteps
 from tests.unit.cli.statuses import saved
 from tfsteps.console.text import iso
 from tfsteps.runs import removal, store
@@ -20,12 +20,15 @@ def test_each_run_that_is_removed_is_a_line_with_its_size():
     saved(run="r2", state=State.SUCCEEDED)
     saved(run="r3", state=State.SUCCEEDED)
     sizes = [format_bytes(removal.extent(run).size) for run in ("r1", "r2")]
-    assert said("rm", "r1", "r2", "r1", "--dry-run") == [
+    assert output_lines("rm", "r1", "r2", "r1", "--dry-run") == [
         f"r1 would be removed: 2 attempts, {sizes[0]}",
         f"r2 would be removed: 1 attempt, {sizes[1]}",
     ]
     assert len(store.runs()) == 3
-    assert said("rm", "r1", "r2") == [f"r1 removed: 2 attempts, {sizes[0]}", f"r2 removed: 1 attempt, {sizes[1]}"]
+    assert output_lines("rm", "r1", "r2") == [
+        f"r1 removed: 2 attempts, {sizes[0]}",
+        f"r2 removed: 1 attempt, {sizes[1]}",
+    ]
     assert store.runs() == ["r3"]
 
 
@@ -54,7 +57,7 @@ def test_output_outside_of_the_run_folder_stays(tmp_path):
     saved(run="r1", task="other", state=State.SUCCEEDED, output=str(attempt.output))
     saved(run="r1", task="bucket", state=State.SUCCEEDED, output="s3://bucket/r1")
     for option in ("--dry-run",), ():
-        assert said("rm", "r1", *option)[1:] == [
+        assert output_lines("rm", "r1", *option)[1:] == [
             "  not removed: output s3://bucket/r1",
             f"  not removed: output {tmp_path / 'model'}",
         ]
@@ -64,7 +67,7 @@ def test_output_outside_of_the_run_folder_stays(tmp_path):
 def test_a_damaged_run_and_a_pipeline_without_jobs_can_be_removed():
     (saved(run="torn", state=State.SUCCEEDED).folder / "status.json").write_text("{")
     PipelineRecord(run="none", pipeline="p", state=State.FAILED, created=1.0, ended=2.0).write()
-    assert len(said("rm", "torn", "none")) == 2
+    assert len(output_lines("rm", "torn", "none")) == 2
     assert store.runs() == []
 
 
@@ -100,7 +103,7 @@ def test_a_name_is_refused_with_the_id_that_it_means():
     )
     assert refused("rm", "r") == "error: run 'r' is ambiguous: r1, r2; write more of the id\n"
     assert sorted(store.runs()) == ["r1", "r2"]
-    assert said("rm", "r2", "--dry-run")[0].startswith("r2 would be removed")
+    assert output_lines("rm", "r2", "--dry-run")[0].startswith("r2 would be removed")
 
 
 def test_a_job_that_was_left_running_is_a_warning():
@@ -126,7 +129,7 @@ def test_each_run_is_a_line_and_the_last_is_the_sum(would, tmp_path):
     size = format_bytes(removal.extent("old").size)
     options = ["--dry-run"] if would else []
     with lock:
-        lines = said("prune", "--older-than", "30d", *options)
+        lines = output_lines("prune", "--older-than", "30d", *options)
     assert lines == [
         "left kept: its launcher was killed, and its job may continue in namespace ml; `tfsteps rm left` removes it",
         "new kept: it ended too recently",
@@ -142,7 +145,7 @@ def test_each_run_is_a_line_and_the_last_is_the_sum(would, tmp_path):
 def test_the_newest_are_kept():
     for day in range(4):
         ended(f"d{day}", day)
-    lines = said("prune", "--keep", "2")
+    lines = output_lines("prune", "--keep", "2")
     assert [line.split()[:2] for line in lines[:4]] == [
         ["d0", "kept:"],
         ["d1", "kept:"],
@@ -156,7 +159,7 @@ def test_as_json():
     attempt = ended("old", 40, output="s3://b/o")
     ended("new", 0)
     size, at = removal.extent("old").size, attempt.status().ended
-    shown = json.loads("".join(said("prune", "--keep", "1", "--output", "json")))
+    shown = json.loads("".join(output_lines("prune", "--keep", "1", "--output", "json")))
     assert (shown["dry_run"], shown["bytes"], shown["runs"][0]["reason"]) == (False, size, "it is one of the newest 1")
     assert shown["runs"][1] == {
         "run": "old",
@@ -219,4 +222,4 @@ def test_a_run_that_cannot_be_removed_is_counted(monkeypatch):
 
 
 def test_without_runs_nothing_is_removed():
-    assert said("prune", "--keep", "0") == ["0 runs removed, 0 kept, 0 B freed"]
+    assert output_lines("prune", "--keep", "0") == ["0 runs removed, 0 kept, 0 B freed"]

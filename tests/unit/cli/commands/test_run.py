@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from tests.unit.cli.command import refused, said, tfsteps
+from tests.unit.cli.command import output_lines, refused, tfsteps
 
 FILE = "name: good\ncommand: [python, train.py]\nroles: {worker: {replicas: 2}}\n"
 
@@ -27,7 +27,7 @@ def test_a_dry_run_and_validate_apply_overrides():
     assert [item["replica"] for item in plan["objects"]] == ["worker-0", "worker-1", "worker-2"]
     assert plan["objects"][0]["env"]["LR"] == "0.3"
     assert comment is None
-    assert said("validate", "job.yaml", "--set", "name=better") == ["job.yaml: better is fine"]
+    assert output_lines("validate", "job.yaml", "--set", "name=better") == ["job.yaml: better is fine"]
     error = refused("validate", "job.yaml", "--set", "roles.worker.replicas=0")
     assert error.startswith("--set roles.worker.replicas: 0 is out of range. Allowed: ")
 

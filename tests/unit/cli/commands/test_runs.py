@@ -9,7 +9,7 @@ import urllib.parse
 import msgspec
 import pytest
 
-from tests.unit.cli.command import refused, said, tfsteps
+from tests.unit.cli.command import output_lines, refused, tfsteps
 from tests.unit.cli.statuses import saved
 from tfsteps.console.text import iso
 from tfsteps.runs.events import State
@@ -26,7 +26,7 @@ def test_runs_are_listed_newest_first_with_their_attempts():
     saved(run="new", attempt=0, state=State.FAILED, created=now - 600, ended=now - 590)
     _, lock = saved(run="new", attempt=1, created=now - 300, hold=True)
     with lock:
-        rows = [line.split() for line in said("runs")]
+        rows = [line.split() for line in output_lines("runs")]
     assert rows[0] == ["RUN", "TASK", "ATTEMPT", "STATE", "SYSTEM", "AGE", "DURATION"]
     assert [(row[0], row[2], row[3]) for row in rows[1:]] == [
         ("new", "1", "running"),
@@ -39,12 +39,12 @@ def test_runs_are_listed_newest_first_with_their_attempts():
 
 def test_a_run_whose_launcher_was_killed_is_lost_and_its_clock_stands_still():
     saved(created=time.time() - 300)
-    assert re.fullmatch(r"lost 5m\d*s?", " ".join(said("runs")[1].split()[3::3]))
+    assert re.fullmatch(r"lost 5m\d*s?", " ".join(output_lines("runs")[1].split()[3::3]))
 
 
 def test_runs_as_json():
     saved(state=State.SUCCEEDED, created=1_795_000_000.25)
-    (run,) = json.loads("".join(said("runs", "--output", "json")))
+    (run,) = json.loads("".join(output_lines("runs", "--output", "json")))
     assert (run["run"], run["task"], run["attempt"], run["state"]) == ("r1", "mnist", 0, "succeeded")
     assert run["created"] == iso(1_795_000_000.25)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.250[+-]\d\d:\d\d", run["created"])
@@ -52,13 +52,13 @@ def test_runs_as_json():
 
 def test_that_there_are_no_runs_is_printed_on_standard_error(home):
     assert tfsteps("runs") == (0, "", f"There are no runs in {home}; `tfsteps init` writes a first job.\n")
-    assert said("runs", "--output", "json") == ["[]"]
+    assert output_lines("runs", "--output", "json") == ["[]"]
 
 
 def test_names_of_200_characters_stay_whole_where_no_terminal_is():
     saved(run=LONG, task=LONG, state=State.SUCCEEDED)
-    assert said("runs")[1].split()[:3] == [LONG, LONG, "0"]
-    assert said("show", LONG)[0].split()[1] == LONG
+    assert output_lines("runs")[1].split()[:3] == [LONG, LONG, "0"]
+    assert output_lines("show", LONG)[0].split()[1] == LONG
 
 
 @pytest.fixture
@@ -78,9 +78,9 @@ def four_runs():
 
 def listed(*options):
     """Return the ids of the listed runs; the table and JSON list the same."""
-    header, *rows = [line.split() for line in said("runs", *options)]
+    header, *rows = [line.split() for line in output_lines("runs", *options)]
     ids = [row[header.index("RUN")] for row in rows]
-    assert [run["run"] for run in json.loads("".join(said("runs", *options, "--output", "json")))] == ids
+    assert [run["run"] for run in json.loads("".join(output_lines("runs", *options, "--output", "json")))] == ids
     return ids
 
 
@@ -111,23 +111,28 @@ def test_runs_are_filtered_and_sorted(options, ids):
 
 @pytest.mark.usefixtures("four_runs")
 def test_metrics_are_columns():
-    header, *rows = [line.split() for line in said("runs", "--metric", "loss", "--metric", "auc", "--metric", "loss")]
+    header, *rows = [
+        line.split() for line in output_lines("runs", "--metric", "loss", "--metric", "auc", "--metric", "loss")
+    ]
     assert header[-2:] == ["loss", "auc"]
     assert [row[-2:] for row in rows] == [["-", "-"], ["-", "-"], ["2", "0.75"], ["0.25", "-"], ["0.5", "-"]]
-    runs = json.loads("".join(said("runs", "--metric", "auc", "--output", "json")))
+    runs = json.loads("".join(output_lines("runs", "--metric", "auc", "--output", "json")))
     assert [run["metrics"] for run in runs] == [{"auc": value} for value in (None, None, 0.75, None, None)]
-    assert json.loads("".join(said("runs", "r3", "--output", "json")))[0]["metrics"] == {"loss": 2.0, "auc": 0.75}
+    assert json.loads("".join(output_lines("runs", "r3", "--output", "json")))[0]["metrics"] == {
+        "loss": 2.0,
+        "auc": 0.75,
+    }
     _, _, err = tfsteps("runs", "--metric", "lss")
     assert err == "warning: none of these runs has a metric 'lss'; they have auc, loss\n"
 
 
 @pytest.mark.usefixtures("four_runs")
 def test_a_pipeline_without_jobs_is_listed():
-    header, row = [line.split() for line in said("runs", "r5")]
+    header, row = [line.split() for line in output_lines("runs", "r5")]
     assert header[:5] == ["RUN", "PIPELINE", "TASK", "ATTEMPT", "STATE"]
     assert row[:6] == ["r5", "nightly", "-", "-", "failed", "local"]
     assert row[-1] == "2s"
-    (run,) = json.loads("".join(said("runs", "--limit", "1", "--output", "json")))
+    (run,) = json.loads("".join(output_lines("runs", "--limit", "1", "--output", "json")))
     assert (run["task"], run["attempt"], run["pipeline"], run["state"]) == ("", None, "nightly", "failed")
 
 
@@ -157,7 +162,7 @@ def test_a_wrong_filter_is_refused(options, answer):
 def test_that_no_run_matches_is_printed_on_standard_error(home):
     answer = f"No run in {home} matches these options; `tfsteps runs` without filters lists all.\n"
     assert tfsteps("runs", "--task", "no") == (0, "", answer)
-    assert said("runs", "--task", "no", "--output", "json") == ["[]"]
+    assert output_lines("runs", "--task", "no", "--output", "json") == ["[]"]
 
 
 def labelled(run, labels):
@@ -176,7 +181,7 @@ def test_runs_are_filtered_by_the_labels_of_their_recorded_jobs():
     assert sorted(listed("--label", "team=vision")) == ["r1", "r2"]
     assert listed("--label", "team=vision", "--label", "acme.example/cost=12") == ["r1"]
     assert listed("--label", "tfsteps.dev/run-id=r5") == ["r5"]
-    assert [line.split()[0] for line in said("runs", "r1", "--label", "team=vision")] == ["RUN", "r1"]
+    assert [line.split()[0] for line in output_lines("runs", "r1", "--label", "team=vision")] == ["RUN", "r1"]
     code, out, err = tfsteps("runs", "--label", "team=audio")
     assert (code, out) == (0, "")
     assert err.startswith("No run in ")
@@ -204,11 +209,11 @@ def links(page):
 @pytest.mark.usefixtures("four_runs")
 def test_a_page_has_the_listed_runs(tmp_path):
     page = tmp_path / "page.html"
-    assert said("runs", "--html", page, "--pipeline", "nightly") == [str(page)]
+    assert output_lines("runs", "--html", page, "--pipeline", "nightly") == [str(page)]
     text = page.read_text()
     assert [run for run in ("r1", "r2", "r5") if f'<th scope="row">{run}</th>' in text] == ["r1", "r5"]
     assert "\x1b" not in text
-    [run, *_] = json.loads("".join(said("runs", "--html", page, "--metric", "auc", "--output", "json")))
+    [run, *_] = json.loads("".join(output_lines("runs", "--html", page, "--metric", "auc", "--output", "json")))
     assert run["run"] == "r5"
     heads = re.findall(r'<th scope="col"[^>]*>([^<]*)', page.read_text())
     assert "auc" in heads
@@ -222,10 +227,10 @@ def test_a_page_leads_to_reports_from_where_it_is(home, tmp_path):
     PipelineRecord(run="p", pipeline="nightly", state=State.SUCCEEDED, created=1.0, ended=2.0).write()
     (home / "runs/p/report.html").write_text("of the pipeline")
     for page in (tmp_path / "page.html", home / "runs.html"):
-        said("runs", "--html", page)
+        output_lines("runs", "--html", page)
         assert not any(address.startswith("/") for address in links(page).values())
-        found = {run: page.parent / urllib.parse.unquote(address) for run, address in links(page).items()}
-        assert {run: file.read_text() for run, file in found.items()} == {
+        pages = {run: page.parent / urllib.parse.unquote(address) for run, address in links(page).items()}
+        assert {run: file.read_text() for run, file in pages.items()} == {
             "a run/of ünusual = names": "whole",
             "p": "of the pipeline",
         }
@@ -238,7 +243,7 @@ def test_a_page_has_the_options_that_differ(tmp_path):
         args = ["--lr", rate, "--epochs", "3", "--api-key", f"hunter-{run}"]
         job = {"name": "x", "image": "x:1", "command": ["train"], "args": args, "roles": {"worker": {}}}
         (attempt.folder / "job.json").write_bytes(msgspec.json.encode(from_plain(job)))
-    said("runs", "--html", page)
+    output_lines("runs", "--html", page)
     heads = re.findall(r'<th scope="col"[^>]*>([^<]*)', page.read_text())
     assert "args --lr" in heads
     assert "args --epochs" not in heads
@@ -252,5 +257,5 @@ def test_a_page_that_cannot_be_written(tmp_path):
 
 def test_a_page_of_no_runs(tmp_path):
     page = tmp_path / "page.html"
-    assert said("runs", "--html", page) == [str(page)]
+    assert output_lines("runs", "--html", page) == [str(page)]
     assert "There are no runs." in page.read_text()

@@ -182,9 +182,9 @@ def test_a_shell_starts_in_the_folder_of_shipped_code(monkeypatch, tmp_path):
 @pytest.mark.usefixtures("cluster", "kubectl")
 def test_on_a_terminal_kubectl_is_asked_for_one():
     controller, terminal = pty.openpty()
-    with os.fdopen(controller, "rb", buffering=0) as screen, os.fdopen(terminal, "rb", buffering=0) as own:
+    with os.fdopen(controller, "rb", buffering=0) as screen, os.fdopen(terminal, "rb", buffering=0) as terminal_input:
         command = [COMMAND, "shell", "busy", "chief", *K]
-        assert subprocess.run(command, stdin=own, stdout=own, check=False).returncode == 5
+        assert subprocess.run(command, stdin=terminal_input, stdout=terminal_input, check=False).returncode == 5
         assert b" exec -it " in screen.read(4096)
 
 

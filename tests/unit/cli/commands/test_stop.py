@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.unit.cli.command import said, tfsteps
+from tests.unit.cli.command import output_lines, tfsteps
 from tests.unit.cli.statuses import saved
 
 
@@ -33,6 +33,6 @@ def test_local_replicas_ended_with_their_launcher_if_that_was_seen(seen):
     attempt = saved(run="r1", system="local")
     if seen:
         attempt.replicas_ended.touch()
-    (line,) = said("stop", "r1")
+    (line,) = output_lines("stop", "r1")
     rest = "its replicas were stopped too" if seen else "it is not known whether its replicas were stopped too"
     assert re.match(rf"already ended: mnist lost .*The launcher was killed; {rest}\.", line)

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 import yaml
 
-from tests.unit.cli.command import refused, said, tfsteps
+from tests.unit.cli.command import output_lines, refused, tfsteps
 from tests.unit.cli.statuses import saved
 from tfsteps.engines import registry
 from tfsteps.runs import lock, store
@@ -41,7 +41,7 @@ def workflow(tmp_path, monkeypatch):
 
 
 def planned(*args):
-    (plan,) = yaml.safe_load_all("\n".join(said("task", *args, "--dry-run")))
+    (plan,) = yaml.safe_load_all("\n".join(output_lines("task", *args, "--dry-run")))
     return plan
 
 
@@ -112,7 +112,7 @@ def test_a_file_that_is_no_pipeline(tmp_path):
 
 def test_clear_means_the_whole_id_and_no_beginning_of_another(workflow):
     saved(run="run-n-train-2", task="train-2", state=State.SUCCEEDED)
-    out = said("task", "clear", workflow, "train", "--yes")
+    out = output_lines("task", "clear", workflow, "train", "--yes")
     assert [line.split(":")[1].strip()[:16] for line in out] == ["nothing to clear"] * 2
     assert store.runs() == ["run-n-train-2"]
 

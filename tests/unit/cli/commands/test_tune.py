@@ -7,7 +7,7 @@ import re
 import msgspec
 import pytest
 
-from tests.unit.cli.command import refused, said, tfsteps
+from tests.unit.cli.command import output_lines, refused, tfsteps
 from tests.unit.cli.jobs_on_cluster import kubeconfig, tfjob
 from tests.unit.cli.statuses import saved
 from tests.unit.report.test_html import Reader
@@ -46,7 +46,7 @@ def test_a_pipeline(tmp_path):
     recorded()
     recorded(3, task="other")
     page = tmp_path / "page.html"
-    lines = said("tune", "digits", "--html", page)
+    lines = output_lines("tune", "digits", "--html", page)
     assert "digits train: 10 good runs of 10 in the last 30 days" in lines
     assert "digits other: 3 good runs of 3 in the last 30 days" in lines
     assert "no recommendation: 3 good runs of the last 30 days, and 10 are needed" in lines
@@ -64,24 +64,30 @@ def test_a_pipeline(tmp_path):
 
 def test_the_picture_has_the_request_if_it_is_not_the_limit():
     recorded(text=JOB.replace("cpu: 4", "cpu: 2~4"))
-    (head,) = [line for line in said("tune", "digits") if line.startswith("cpu of worker")]
+    (head,) = [line for line in output_lines("tune", "digits") if line.startswith("cpu of worker")]
     assert re.search(r"[|│] limit 4, [:╎] recommended [0-9]+m, ['┆] request 2$", head), head
-    (head,) = [line for line in said("tune", "digits") if line.startswith("memory of worker")]
+    (head,) = [line for line in output_lines("tune", "digits") if line.startswith("memory of worker")]
     assert "request" not in head
 
 
 def test_runs_outside_of_pipelines_are_found_by_the_job(file):
     recorded(pipeline="", task="mnist")
-    assert "mnist: 10 good runs of 10 in the last 30 days" in said("tune", "-f", file)
-    (tuning,) = json.loads("\n".join(said("tune", "mnist", "--runs", "11", "--headroom", "1", "--output", "json")))
+    assert "mnist: 10 good runs of 10 in the last 30 days" in output_lines("tune", "-f", file)
+    (tuning,) = json.loads(
+        "\n".join(output_lines("tune", "mnist", "--runs", "11", "--headroom", "1", "--output", "json"))
+    )
     assert (tuning["good_runs"], tuning["needed_runs"], tuning["headroom"]) == (10, 11, 1.0)
 
 
 def test_runs_of_another_program_do_not_count(file):
     recorded(text=JOB + "args: [x]\n")
-    assert "  not counted: train-9 and 9 more: another job: args of worker" in said("tune", "digits", "-f", file)
-    assert "digits train: 10 good runs of 10 in the last 30 days" in said("tune", "digits"), "the newest run's own job"
-    assert said("tune", "digits", "-f", file, "--ignore", "args", "--write") == [f"{file}: written"]
+    assert "  not counted: train-9 and 9 more: another job: args of worker" in output_lines(
+        "tune", "digits", "-f", file
+    )
+    assert "digits train: 10 good runs of 10 in the last 30 days" in output_lines("tune", "digits"), (
+        "the newest run's own job"
+    )
+    assert output_lines("tune", "digits", "-f", file, "--ignore", "args", "--write") == [f"{file}: written"]
     assert file.read_text() == JOB.replace("cpu: 4, memory: 8Gi", "cpu: 1400m, memory: 1536Mi")
 
 
@@ -94,7 +100,7 @@ def test_a_job_file_is_written_whole_or_not_at_all(file, monkeypatch):
     assert (file.read_text(), [*file.parent.glob(".*.*.*")]) == (JOB, [])
     link = file.with_name("link.yaml")
     link.symlink_to(file)
-    said("tune", "digits", "-f", link, "--write")
+    output_lines("tune", "digits", "-f", link, "--write")
     assert link.is_symlink()
     assert "cpu: 1400m" in file.read_text()
     assert file.stat().st_mode & 0o777 == 0o640
@@ -110,7 +116,7 @@ def test_settings_of_the_platform(tmp_path, monkeypatch):
     settings = tmp_path / "settings.yaml"
     monkeypatch.setenv("TFSTEPS_SETTINGS", str(settings))
     settings.write_text("limits: {memory: 1200Mi}\ntuning: {headroom: 0.9}\n")
-    lines = said("tune", "digits")
+    lines = output_lines("tune", "digits")
     (row,) = (line for line in lines if line.startswith("worker  memory"))
     assert row.split()[5] == "1200Mi"
     assert row.endswith("largest use of 10 runs; + 90%; at most 1200Mi by limits.memory")
@@ -124,16 +130,18 @@ def test_runs_have_what_the_settings_add_to_the_job_file(file, tmp_path, monkeyp
     recorded(text=JOB.replace("mnist:1", "registry.example/mnist:1") + "env: {PROXY: 'http://proxy'}\n")
     settings = tmp_path / "settings.yaml"
     settings.write_text("image_registry: registry.example\ndefaults: {env: {PROXY: 'http://proxy'}}\n")
-    assert "digits train: 0 good runs of 10 in the last 30 days" in said("tune", "digits", "-f", file)
+    assert "digits train: 0 good runs of 10 in the last 30 days" in output_lines("tune", "digits", "-f", file)
     monkeypatch.setenv("TFSTEPS_SETTINGS", str(settings))
-    assert "digits train: 10 good runs of 10 in the last 30 days" in said("tune", "digits", "-f", file)
+    assert "digits train: 10 good runs of 10 in the last 30 days" in output_lines("tune", "digits", "-f", file)
     settings.write_text("limits: {cpu: 1}\n")
-    assert "digits train: 0 good runs of 10 in the last 30 days" in said("tune", "digits", "-f", file), "refused"
+    assert "digits train: 0 good runs of 10 in the last 30 days" in output_lines("tune", "digits", "-f", file), (
+        "refused"
+    )
 
 
 def test_the_variable_that_switches_it_off(file):
     recorded(text=JOB + "env: {NO_RESOURCE_CHECK: 'true'}\n")
-    lines = said("tune", "digits")
+    lines = output_lines("tune", "digits")
     assert any(
         line.startswith("no recommendation: NO_RESOURCE_CHECK of the worker of the job is 'true'") for line in lines
     )
@@ -180,5 +188,5 @@ def test_a_file_of_settings_has_the_project_of_the_contexts_namespace(file, tmp_
     for job in jobs:
         job["metadata"]["creationTimestamp"] = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
     with kubeconfig(monkeypatch, tmp_path, *jobs):
-        lines = said("tune", "-f", file, "--on", "kubernetes", *options)
+        lines = output_lines("tune", "-f", file, "--on", "kubernetes", *options)
     assert any(line.endswith(f"and {needed} are needed") for line in lines), lines

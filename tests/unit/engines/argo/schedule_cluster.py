@@ -45,7 +45,7 @@ class Cluster:
     def __init__(self, plain, name="nightly"):
         self.objects = {"configmaps": {}, "workflows": {}}
         self.clock = float(CREATED)
-        self.starts, self.results, self.said, self.never_started, self.mistaken = {}, {}, [], set(), set()
+        self.starts, self.results, self.lines, self.never_started, self.mistaken = {}, {}, [], set(), set()
         self.number, self.uids = 0, 0
         self.before = self.after = lambda number: None
         self.refuse_creation = False
@@ -110,7 +110,7 @@ class Cluster:
 
     def keep(self):
         """Make one pass of a janitor."""
-        return rule_runs.keep_schedules(self, "", self.said.append, False)
+        return rule_runs.keep_schedules(self, "", self.lines.append, False)
 
     def server_time(self):
         return self.clock

@@ -33,8 +33,8 @@ def test_end_of_a_workflow(item, expected):
 
 def test_owner():
     owner = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "wf", "uid": "w"}
-    found = owner_of(owned(*({**owner, **other} for other in OTHERS), owner))
-    assert (found.name, found.uid) == ("wf", "w")
+    owner_reference = owner_of(owned(*({**owner, **other} for other in OTHERS), owner))
+    assert (owner_reference.name, owner_reference.uid) == ("wf", "w")
     assert owner_of(owned()) is None
 
 

@@ -63,14 +63,14 @@ FITTED = {"metric": "accuracy", "threshold": "0.9", "metrics": "{{tasks.fit.outp
 
 def train(**inputs):
     """Return the change that gives `fit` other inputs; None leaves one out."""
-    given = {**JOB, **inputs}
-    return (*FIT, "arguments"), arguments(**{name: value for name, value in given.items() if value is not None})
+    values = {**JOB, **inputs}
+    return (*FIT, "arguments"), arguments(**{name: value for name, value in values.items() if value is not None})
 
 
 def judge(**inputs):
     """Return the change that gives `gate` other inputs; None leaves one out."""
-    given = {**FITTED, **inputs}
-    return (*GATE, "arguments"), arguments(**{name: value for name, value in given.items() if value is not None})
+    values = {**FITTED, **inputs}
+    return (*GATE, "arguments"), arguments(**{name: value for name, value in values.items() if value is not None})
 
 
 def reference(task, template, name="tfsteps"):
@@ -188,19 +188,19 @@ def test_nothing_wrong():
 
 @pytest.mark.parametrize(("change", "says"), WRONG, ids=lambda value: None if isinstance(value, tuple) else value[:50])
 def test_a_wrong_call(change, says):
-    found = lint_messages(changed(*change, GOOD))
+    messages = lint_messages(changed(*change, GOOD))
     first, *others = says.split(".*")
-    matching = [item for item in found if first in item and all(other in item for other in others)]
-    assert matching, found
-    assert all(item.startswith("Workflow a: ") for item in found)
-    assert len(found) == len(set(found))
+    matching = [item for item in messages if first in item and all(other in item for other in others)]
+    assert matching, messages
+    assert all(item.startswith("Workflow a: ") for item in messages)
+    assert len(messages) == len(set(messages))
 
 
 def test_all_problems_at_once():
     inputs = train(gpus="1", workers="two", name=None, deadlines='{"total": "x", "run": 1}', system="nope")
-    found = lint_messages(changed(*inputs, changed(*reference(GO, "lunch"), GOOD)))
+    messages = lint_messages(changed(*inputs, changed(*reference(GO, "lunch"), GOOD)))
     names = ["gpus", "workers", "name", "deadlines.total", "deadlines.run", "system", "lunch"]
-    assert [name for name in names if not any(name in item for item in found)] == []
+    assert [name for name in names if not any(name in item for item in messages)] == []
 
 
 # --- the same by other ways than a reference to our WorkflowTemplate
@@ -216,8 +216,8 @@ def beside(template):
 
 def test_a_template_of_the_workflow_itself():
     task = {"name": "fit", "template": "train", "arguments": arguments(**JOB, gpus="1", system="nope")}
-    found = lint_messages(changed(FIT, task, beside("train")))
-    assert [item.partition("fit: ")[2][:27] for item in found] == [
+    messages = lint_messages(changed(FIT, task, beside("train")))
+    assert [item.partition("fit: ")[2][:27] for item in messages] == [
         "template train has no input",
         "system: 'nope' is unknown. ",
     ]
@@ -246,8 +246,8 @@ def test_a_launcher_of_ones_own_whose_inputs_have_other_names():
     manifest = yaml.safe_load(GOOD)
     manifest["spec"]["templates"].append(template)
     task = {"name": "fit", "template": "mine", "arguments": arguments(count="many")}
-    found = lint_messages(changed(FIT, task, changed(*judge(metrics='{"accuracy": 1}'), yaml.safe_dump(manifest))))
-    assert [item.partition(": ")[2].partition(" is not")[0] for item in found] == [
+    messages = lint_messages(changed(FIT, task, changed(*judge(metrics='{"accuracy": 1}'), yaml.safe_dump(manifest))))
+    assert [item.partition(": ")[2].partition(" is not")[0] for item in messages] == [
         "template main, fit: workers: 'many'",
         "template mine: restart: 'perhaps'",
     ]
@@ -259,9 +259,12 @@ def test_a_launcher_that_is_written_in_line():
     del inline["name"], inline["inputs"]
     inline["container"]["args"] = ["--argo", "cleanup", "scope=all"]
     inline["retryStrategy"]["retryPolicy"] = "OnError"
-    found = lint_messages(changed(GO, {"name": "go", "inline": inline}, changed(END, None, GOOD)))
-    assert [item.partition("go.inline")[2].partition(" ")[0] for item in found] == [".retryStrategy.retryPolicy:", ":"]
-    assert "scope: 'all' is unknown" in found[1]
+    messages = lint_messages(changed(GO, {"name": "go", "inline": inline}, changed(END, None, GOOD)))
+    assert [item.partition("go.inline")[2].partition(" ")[0] for item in messages] == [
+        ".retryStrategy.retryPolicy:",
+        ":",
+    ]
+    assert "scope: 'all' is unknown" in messages[1]
 
 
 def test_another_template_of_the_same_name_in_the_file_counts():
@@ -271,8 +274,8 @@ def test_another_template_of_the_same_name_in_the_file_counts():
         "metadata": {"name": "tfsteps"},
         "spec": {"templates": [{"name": "mine", "container": {"image": "a:1"}}]},
     }
-    found = lint_messages(f"{GOOD}---\n{yaml.safe_dump(other)}")
-    assert any("tfsteps has no template 'train'. Allowed: mine." in item for item in found)
+    messages = lint_messages(f"{GOOD}---\n{yaml.safe_dump(other)}")
+    assert any("tfsteps has no template 'train'. Allowed: mine." in item for item in messages)
 
 
 def referring(**values):
@@ -286,24 +289,24 @@ def referring(**values):
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("values", "says"),
     [
         ({**JOB, "gpus": "1"}, "spec.arguments: tfsteps has no parameter 'gpus'; Argo drops it without a message."),
         ({**JOB, "workers": "two"}, "spec.arguments: workers: 'two' is not of its type."),
         ({**JOB, "system": "nope"}, "spec.arguments: system: 'nope' is unknown."),
     ],
 )
-def test_a_workflow_that_is_our_template(given, says):
+def test_a_workflow_that_is_our_template(values, says):
     assert lint_messages(referring(**JOB)) == warnings(referring(**JOB)) == []
-    (found,) = lint_messages(referring(**given))
-    assert says in found
+    (message,) = lint_messages(referring(**values))
+    assert says in message
 
 
 def test_a_workflow_that_is_a_template_beside_it():
     shipped = SHIPPED.read_text().replace("name: tfsteps", "name: ours", 1)
     text = f"{shipped}---\n{referring(**JOB, gpus='1').replace('name: tfsteps', 'name: ours')}"
-    (found,) = lint_messages(text)
-    assert "spec.arguments: ours has no parameter 'gpus'" in found
+    (message,) = lint_messages(text)
+    assert "spec.arguments: ours has no parameter 'gpus'" in message
     assert warnings(text) == []
 
 

@@ -9,7 +9,7 @@ from tfsteps.engines.argo.lint import lint_messages, warnings
 JOB = {"name": "mnist", "image": "a:1"}
 
 
-def given(**values):
+def step_arguments(**values):
     return {"parameters": [{"name": name, "value": value} for name, value in values.items()]}
 
 
@@ -28,27 +28,27 @@ def dag(name, *tasks, **inputs):
 
 
 def fit(**inputs):
-    return call("fit", "train", arguments=given(**{**JOB, "workers": "1", **inputs}))
+    return call("fit", "train", arguments=step_arguments(**{**JOB, "workers": "1", **inputs}))
 
 
 def workflow(*templates, kind="Workflow", **parameters):
-    spec = {"entrypoint": templates[0]["name"], "templates": list(templates), "arguments": given(**parameters)}
+    spec = {"entrypoint": templates[0]["name"], "templates": list(templates), "arguments": step_arguments(**parameters)}
     return yaml.safe_dump({"apiVersion": "argoproj.io/v1alpha1", "kind": kind, "metadata": {"name": "a"}, "spec": spec})
 
 
 ONE = dag("one", fit(workers="{{inputs.parameters.n}}"), n="2")
 INNER = "template main, inner > template one, fit"
-MAIN = dag("main", call("inner", "one", arguments=given(n="{{inputs.parameters.n}}")), n="2")
+MAIN = dag("main", call("inner", "one", arguments=step_arguments(n="{{inputs.parameters.n}}")), n="2")
 WHEN = {"when": "'{{inputs.parameters.kind}}' == 'train'"}
 ITEM = "{{item}}"
 
 WRONG = {
     "an argument": (
-        workflow(dag("main", call("inner", "one", arguments=given(n="two"))), ONE),
+        workflow(dag("main", call("inner", "one", arguments=step_arguments(n="two"))), ONE),
         [f"{INNER}: workers: 'two' is not of its type"],
     ),
     "nothing": (
-        workflow(dag("main", call("inner", "one", arguments=given(n=""))), ONE),
+        workflow(dag("main", call("inner", "one", arguments=step_arguments(n=""))), ONE),
         [f"{INNER}: roles: is missing. Set `workers`"],
     ),
     "a default": (
@@ -62,19 +62,26 @@ WRONG = {
         ["template main, go > template middle, inner > template one, fit: workers: 'x' is not of its type"],
     ),
     "two calls": (
-        workflow(dag("main", call("a", "one", arguments=given(n="x")), call("b", "one", arguments=given(n="y"))), ONE),
+        workflow(
+            dag(
+                "main",
+                call("a", "one", arguments=step_arguments(n="x")),
+                call("b", "one", arguments=step_arguments(n="y")),
+            ),
+            ONE,
+        ),
         [
             "template main, a > template one, fit: workers: 'x' is not of its type",
             "template main, b > template one, fit: workers: 'y' is not of its type",
         ],
     ),
     "an item of a constant loop": (
-        workflow(dag("main", call("inner", "one", arguments=given(n=ITEM), withItems=[1, "z"])), ONE),
+        workflow(dag("main", call("inner", "one", arguments=step_arguments(n=ITEM), withItems=[1, "z"])), ONE),
         [f"{INNER}: workers: 'z' is not of its type"],
     ),
     "a part of a value": (
         workflow(
-            dag("main", call("inner", "one", arguments=given(n="x"))),
+            dag("main", call("inner", "one", arguments=step_arguments(n="x"))),
             dag("one", fit(args='["-n", {{inputs.parameters.n}}]'), n=None),
         ),
         [f"{INNER}: args: "],
@@ -97,7 +104,7 @@ WRONG = {
         [f"{INNER}: workers: 'two' is not of its type"],
     ),
     "a template that only others call": (
-        workflow(dag("main", fit()), dag("spare", call("inner", "one", arguments=given(n="x"))), ONE),
+        workflow(dag("main", fit()), dag("spare", call("inner", "one", arguments=step_arguments(n="x"))), ONE),
         ["template spare, inner > template one, fit: workers: 'x' is not of its type"],
     ),
     "a template in line": (
@@ -107,7 +114,7 @@ WRONG = {
                 {
                     "name": "inner",
                     "inline": {key: value for key, value in ONE.items() if key != "name"},
-                    "arguments": given(n="x"),
+                    "arguments": step_arguments(n="x"),
                 },
             )
         ),
@@ -115,7 +122,10 @@ WRONG = {
     ),
     "a hook": (
         workflow(
-            dag("main", {**call("inner", "one"), "hooks": {"exit": {"template": "one", "arguments": given(n="x")}}}),
+            dag(
+                "main",
+                {**call("inner", "one"), "hooks": {"exit": {"template": "one", "arguments": step_arguments(n="x")}}},
+            ),
             ONE,
         ),
         ["template main, inner.hooks.exit > template one, fit: workers: 'x' is not of its type"],
@@ -125,42 +135,55 @@ WRONG = {
 
 @pytest.mark.parametrize(("text", "expected"), WRONG.values(), ids=WRONG)
 def test_a_wrong_constant_is_found_at_the_end_of_its_chain(text, expected):
-    found = [message.removeprefix("Workflow a: ") for message in lint_messages(text)]
-    assert [each[: len(start)] for each, start in zip(found, expected, strict=True)] == expected
+    messages = [message.removeprefix("Workflow a: ") for message in lint_messages(text)]
+    assert [message[: len(start)] for message, start in zip(messages, expected, strict=True)] == expected
 
 
 def test_what_is_wrong_whoever_calls_is_reported_once():
-    (found,) = lint_messages(workflow(MAIN, dag("one", fit(memory="lots"), n="2")))
-    assert "template one, fit: memory: 'lots'" in found
+    (message,) = lint_messages(workflow(MAIN, dag("one", fit(memory="lots"), n="2")))
+    assert "template one, fit: memory: 'lots'" in message
 
 
 FINE = {
     "right ones": workflow(MAIN, ONE, n="3"),
-    "an output": workflow(dag("main", call("inner", "one", arguments=given(n="{{workflow.uid}}"))), ONE),
+    "an output": workflow(dag("main", call("inner", "one", arguments=step_arguments(n="{{workflow.uid}}"))), ONE),
     "a loop of the run": workflow(
-        dag("main", call("inner", "one", arguments=given(n=ITEM), withParam="{{workflow.parameters.l}}")), ONE, l=""
+        dag("main", call("inner", "one", arguments=step_arguments(n=ITEM), withParam="{{workflow.parameters.l}}")),
+        ONE,
+        l="",
     ),
     "an item that is the outer loop's": workflow(
-        dag("main", call("inner", "one", arguments=given(n=ITEM), withSequence={"count": "2"})),
+        dag("main", call("inner", "one", arguments=step_arguments(n=ITEM), withSequence={"count": "2"})),
         dag("one", {**fit(workers="{{inputs.parameters.n}}"), "withItems": ["x"]}, n=None),
     ),
     "an input of the same name in another template": workflow(
-        dag("main", call("go", "middle", arguments=given(m="x"))),
-        dag("middle", call("inner", "one", arguments=given(n="{{inputs.parameters.unknown}}")), m=None, unknown=None),
+        dag("main", call("go", "middle", arguments=step_arguments(m="x"))),
+        dag(
+            "middle",
+            call("inner", "one", arguments=step_arguments(n="{{inputs.parameters.unknown}}")),
+            m=None,
+            unknown=None,
+        ),
         dag("one", fit(workers="{{inputs.parameters.n}}"), n=None, unknown="x"),
     ),
     "a condition on the same inputs": workflow(
-        dag("main", call("inner", "one", arguments=given(kind="evaluate", n=""))),
+        dag("main", call("inner", "one", arguments=step_arguments(kind="evaluate", n=""))),
         dag("one", {**fit(workers="{{inputs.parameters.n}}"), **WHEN}, n=None, kind=None),
     ),
     "a condition on a parameter": workflow(
         dag("main", {**fit(workers="{{workflow.parameters.n}}"), "when": "{{workflow.parameters.n}} > 0"}), n="-1"
     ),
     "an expression": workflow(
-        dag("main", call("inner", "one", arguments=given(n="{{=asInt(workflow.parameters.n) + 1}}"))), ONE, n="x"
+        dag("main", call("inner", "one", arguments=step_arguments(n="{{=asInt(workflow.parameters.n) + 1}}"))),
+        ONE,
+        n="x",
     ),
     "a template that calls itself": workflow(
-        dag("main", call("again", "main", arguments=given(n="x{{inputs.parameters.n}}"), when="{{workflow.uid}}"), n="")
+        dag(
+            "main",
+            call("again", "main", arguments=step_arguments(n="x{{inputs.parameters.n}}"), when="{{workflow.uid}}"),
+            n="",
+        )
     ),
     "a library": workflow(ONE, kind="WorkflowTemplate"),
     "one to be given later": workflow(MAIN, ONE, n=""),
@@ -169,19 +192,21 @@ FINE = {
 
 @pytest.mark.parametrize("text", FINE.values(), ids=FINE)
 def test_values_known_only_at_run_time_are_accepted(text):
-    found = [message for message in lint_messages(text) if "needs an argument" not in message]
-    assert found == []
+    messages = [message for message in lint_messages(text) if "needs an argument" not in message]
+    assert messages == []
 
 
 def test_what_a_default_lacks_is_a_warning_for_it_may_be_given():
-    text = workflow(dag("main", call("inner", "one", arguments=given(n="{{workflow.parameters.n}}"))), ONE, n="0")
+    text = workflow(
+        dag("main", call("inner", "one", arguments=step_arguments(n="{{workflow.parameters.n}}"))), ONE, n="0"
+    )
     assert lint_messages(text) == []
     (warning,) = warnings(text)
     assert f"{INNER}: roles: is missing" in warning
 
 
 def test_many_templates_with_many_values_end():
-    calls = [call(f"c{i}", "{}", arguments=given(n=f"{{{{inputs.parameters.n}}}}{i}")) for i in range(3)]
+    calls = [call(f"c{i}", "{}", arguments=step_arguments(n=f"{{{{inputs.parameters.n}}}}{i}")) for i in range(3)]
     levels = [dag(f"l{level}", *[{**item, "template": f"l{level + 1}"} for item in calls], n="") for level in range(30)]
     assert lint_messages(workflow(*levels, dag("l30", fit(env='{"A": "{{inputs.parameters.n}}"}'), n=""), n="1")) == []
 

@@ -152,9 +152,9 @@ def test_a_file_of_kinds_that_are_not_checked_is_accepted():
     ],
 )
 def test_a_problem(path, value, says):
-    found = lint_messages(changed(path, value))
-    assert any(says in item for item in found), found
-    assert all(item.startswith("Workflow a-: ") for item in found), "each says of which manifest"
+    messages = lint_messages(changed(path, value))
+    assert any(says in item for item in messages), messages
+    assert all(item.startswith("Workflow a-: ") for item in messages), "each says of which manifest"
 
 
 CRON = """
@@ -183,8 +183,8 @@ spec:
 )
 def test_a_problem_of_a_cron_workflow(path, value, says):
     assert lint_messages(CRON) == []
-    found = lint_messages(changed(path, value, CRON))
-    assert any(says in item for item in found), found
+    messages = lint_messages(changed(path, value, CRON))
+    assert any(says in item for item in messages), messages
 
 
 @pytest.mark.parametrize(
@@ -252,8 +252,8 @@ spec:
 def test_an_argument_without_a_value(kind, count):
     text = SMALL.format(kind=kind)
     assert lint_messages(text) == []
-    said = f"{kind} small-: spec.arguments: parameter bucket has no value; set it at submission"
-    assert warnings(text) == [said] * count
+    message = f"{kind} small-: spec.arguments: parameter bucket has no value; set it at submission"
+    assert warnings(text) == [message] * count
 
 
 @pytest.mark.parametrize("kind", ["EventSource", "Application", "WorkflowTaskResult", 5, None])
@@ -305,8 +305,8 @@ MADE = ("templates", 0, "resource")
 )
 def test_a_resource_template(path, value, says):
     assert lint_messages(RESOURCE) == []
-    found = lint_messages(changed(path, value, RESOURCE))
-    assert [says in problem for problem in found] == [True] * bool(says)
+    messages = lint_messages(changed(path, value, RESOURCE))
+    assert [says in problem for problem in messages] == [True] * bool(says)
 
 
 LAUNCHER = """
@@ -362,8 +362,8 @@ JOB = ["name=a", "image=a:1"]
 )
 def test_a_problem_of_a_launcher(path, value, says):
     assert lint_messages(LAUNCHER) == []
-    (found,) = lint_messages(changed(path, value, LAUNCHER))
-    assert says in found
+    (message,) = lint_messages(changed(path, value, LAUNCHER))
+    assert says in message
 
 
 @pytest.mark.parametrize(
@@ -402,8 +402,8 @@ def test_the_retries_of_a_launcher_may_stand_in_the_spec(place):
     ],
 )
 def test_not_a_manifest(text, says):
-    (found, *_) = lint_messages(text)
-    assert says in found
+    (message, *_) = lint_messages(text)
+    assert says in message
 
 
 def test_several_manifests():

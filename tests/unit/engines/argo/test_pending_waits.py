@@ -44,7 +44,7 @@ NESTED = (dag("main", call("launch", "launch"), PASSED), INNER)
 LOOPED = (dag("main", call("launch", "launch"), {**PASSED, "withItems": ["a", "b"]}), INNER)
 TWICE = (dag("main", call("launch", "launch"), PASSED, {**PASSED, "name": "again"}), INNER)
 
-STORIES = {
+CASES = {
     "it comes": ((MAIN,), RUNS, "wf.launch", "yes"),
     "as a step": ((STEPS,), {"wf__main": "Running", "wf[0]_launch__launch": "Succeeded"}, "wf[0].launch", "yes"),
     "and it has ended": ((STEPS,), {"wf__main": "Running", "wfG_wait__wait": "Failed"}, "wf[0].launch", "no"),
@@ -81,7 +81,7 @@ STORIES = {
 }
 
 
-@pytest.mark.parametrize(("templates", "phases", "step", "expected"), STORIES.values(), ids=STORIES)
+@pytest.mark.parametrize(("templates", "phases", "step", "expected"), CASES.values(), ids=CASES)
 def test_whether_a_wait_comes(templates, phases, step, expected):
     item = flow(*templates, **phases)
     assert awaited(item, step, find_wait).value == expected

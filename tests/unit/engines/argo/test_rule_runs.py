@@ -70,7 +70,7 @@ def test_without_catch_up_only_the_newest_missed_date_starts(start):
     cluster.keep()
     assert dates(cluster) == [5]
     assert cluster.results == {day(1): "missed", day(2): "missed", day(3): "missed", day(4): "missed", day(5): "sent"}
-    assert f"4 dates from {utc(day(1))} to {utc(day(4))} are missed" in cluster.said[0]
+    assert f"4 dates from {utc(day(1))} to {utc(day(4))} are missed" in cluster.lines[0]
 
 
 def test_catch_up_back_fills_from_the_start_one_after_another_and_nothing_before(start):
@@ -201,7 +201,7 @@ def test_a_rule_deletes_nothing_if_demos_are_not_known(start, monkeypatch):
         patched.setattr(cluster, "iterate", refuses)
         assert cluster.keep().failures == 1
     assert f"nightly-{day(1)}" in cluster.objects["workflows"]
-    assert "demos cannot be listed, so no run is stopped or deleted: no" in cluster.said
+    assert "demos cannot be listed, so no run is stopped or deleted: no" in cluster.lines
     assert cluster.keep().failures == 0
     assert f"nightly-{day(1)}" not in cluster.objects["workflows"]
 
@@ -226,7 +226,7 @@ def test_what_is_not_known_starts_nothing_and_is_said(start, monkeypatch):
     assert cluster.keep().failures == 1
     monkeypatch.setattr(cluster, "server_time", lambda: cluster.clock - DAY)
     assert cluster.keep().failures == 1
-    assert "clocks of the API server and of the janitor are 1d apart" in cluster.said[-1]
+    assert "clocks of the API server and of the janitor are 1d apart" in cluster.lines[-1]
     monkeypatch.undo()
     assert cluster.starts == {}
 
@@ -252,7 +252,7 @@ def test_an_invalid_schedule_is_reported_and_holds_up_no_other(start, data, wron
     cluster.clock += DAY
     kept = cluster.keep()
     assert (kept.schedules, kept.started, kept.failures) == (2, 1, 1)
-    assert wrong in next(line for line in cluster.said if "bad" in line)
+    assert wrong in next(line for line in cluster.lines if "bad" in line)
 
 
 def test_lost_records_and_another_workflow_of_the_name_start_nothing(start):
@@ -261,12 +261,12 @@ def test_lost_records_and_another_workflow_of_the_name_start_nothing(start):
     cluster.annotate(**{schedule_object.STATE: None})
     passes(cluster)
     assert dates(cluster) == [1]
-    assert "is missing" in cluster.said[-1]
+    assert "is missing" in cluster.lines[-1]
     cluster = start()
     cluster.store("workflows", {"metadata": {"name": f"nightly-{day(1)}"}, "spec": {}})
     passes(cluster)
     assert (cluster.starts, cluster.results) == ({}, {})
-    assert "another Workflow is called" in cluster.said[-1]
+    assert "another Workflow is called" in cluster.lines[-1]
 
 
 def test_a_resubmitted_run_is_no_run_of_a_date(start):
@@ -283,7 +283,7 @@ def test_a_resubmitted_run_is_no_run_of_a_date(start):
 def test_a_dry_run_changes_nothing(start):
     cluster = start()
     cluster.clock += DAY
-    assert rule_runs.keep_schedules(cluster, "", cluster.said.append, True).started == 1
+    assert rule_runs.keep_schedules(cluster, "", cluster.lines.append, True).started == 1
     assert (cluster.objects["workflows"], cluster.results) == ({}, {})
 
 

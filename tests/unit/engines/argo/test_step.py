@@ -31,9 +31,9 @@ def test_a_call_in_a_dag_is_a_task_and_brings_the_template_once():
         second = train("second", name="b", image="a:1", chief=1, metric_tags=first.get_parameter("metrics"))
         assert isinstance(first, Task)
         _ = first >> second
-    made = templates(workflow)
-    assert list(made) == ["main", "train"]
-    one, two = made["main"]["dag"]["tasks"]
+    rendered = templates(workflow)
+    assert list(rendered) == ["main", "train"]
+    one, two = rendered["main"]["dag"]["tasks"]
     expected = {"name": "a", "image": "a:1", "workers": "2", "env": '{"A":"b"}', "args": '["--lr",0.1]'}
     assert arguments(one) == expected
     assert arguments(two)["metric_tags"] == "{{tasks.first.outputs.parameters.metrics}}"
@@ -70,7 +70,7 @@ def test_heras_own_way_of_giving_arguments():
 
 
 @pytest.mark.parametrize(
-    ("given", "name"),
+    ("inputs", "name"),
     [
         ({"spec": {"name": "other"}}, "train"),
         ({"name": "mnist"}, "mnist"),
@@ -78,9 +78,9 @@ def test_heras_own_way_of_giving_arguments():
         ({"name": Parameter(name="name", value="{{inputs.parameters.name}}")}, "train"),
     ],
 )
-def test_the_name_of_a_task(given, name):
+def test_the_name_of_a_task(inputs, name):
     with graph(), DAG(name="main", inputs=Parameter(name="name")):
-        assert train(image="a:1", workers=1, **given).name == name
+        assert train(image="a:1", workers=1, **inputs).name == name
 
 
 def test_what_is_left_out_is_not_passed_on():
@@ -90,7 +90,7 @@ def test_what_is_left_out_is_not_passed_on():
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("inputs", "says"),
     [
         ({"worker": 2}, "worker: is not an input of train; Argo drops it without a message. Allowed: args, "),
         ({"workers": "two"}, "workers: 'two' is not of its type. Allowed: a whole number."),
@@ -102,14 +102,14 @@ def test_what_is_left_out_is_not_passed_on():
         ({"image": ["A"]}, "image: a list is not of its type. Allowed: text."),
     ],
 )
-def test_bad_input(given, says):
+def test_bad_input(inputs, says):
     with graph(), DAG(name="main"), pytest.raises(SpecError) as caught:
-        train("fit", **given)
+        train("fit", **inputs)
     assert says in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("step", "given", "says"),
+    ("step", "inputs", "says"),
     [
         ("train", {**JOB, "system": "nope"}, "train: system: 'nope' is unknown. Allowed: auto, local, kubeflow"),
         ("train", {**JOB, "gpus": 1}, "train: gpus: is not an input of train; .* Write `gpu`"),
@@ -122,9 +122,9 @@ def test_bad_input(given, says):
         ("cleanup", {"on_end": "remove"}, "cleanup: on_end: 'remove' is unknown. Allowed: keep, delete_pods, delete"),
     ],
 )
-def test_a_call_that_can_never_work(step, given, says):
+def test_a_call_that_can_never_work(step, inputs, says):
     with graph(), DAG(name="main"), pytest.raises(SpecError) as caught:
-        getattr(argo, step)("fit", **given)
+        getattr(argo, step)("fit", **inputs)
     first, *others = says.split(".*")
     assert first in str(caught.value)
     assert all(other in str(caught.value) for other in others)
@@ -164,18 +164,18 @@ def test_settings_of_the_template():
     with graph() as workflow, DAG(name="main"):
         train("a", **JOB)
         mine("b", **JOB)
-    made = templates(workflow)
-    assert list(made) == ["main", "train", "mine"]
-    assert made["mine"]["container"]["image"] == "mine:2"
-    assert made["mine"]["serviceAccountName"] == "fitter"
-    assert made["mine"]["retryStrategy"]["limit"] == 3
-    patch = json.loads(made["mine"]["podSpecPatch"])
+    rendered = templates(workflow)
+    assert list(rendered) == ["main", "train", "mine"]
+    assert rendered["mine"]["container"]["image"] == "mine:2"
+    assert rendered["mine"]["serviceAccountName"] == "fitter"
+    assert rendered["mine"]["retryStrategy"]["limit"] == 3
+    patch = json.loads(rendered["mine"]["podSpecPatch"])
     assert patch["terminationGracePeriodSeconds"] == 9
     for executor in (*patch["initContainers"], *patch["containers"]):
         assert executor["securityContext"]["runAsNonRoot"]
         assert executor["resources"].keys() == {"requests", "limits"}
-    assert [artifact["name"] for artifact in made["mine"]["outputs"]["artifacts"]] == ["logs", "report"]
-    assert "artifacts" not in made["train"]["outputs"], "a cluster without an artifact repository refuses them"
+    assert [artifact["name"] for artifact in rendered["mine"]["outputs"]["artifacts"]] == ["logs", "report"]
+    assert "artifacts" not in rendered["train"]["outputs"], "a cluster without an artifact repository refuses them"
     assert lint_messages(workflow.to_yaml()) == []
 
 
@@ -213,14 +213,14 @@ def test_two_templates_of_one_name():
 def test_the_template_as_a_hook():
     with graph() as workflow, DAG(name="main"):
         train("a", **JOB, hooks={"exit": train.hook(**JOB)})
-    made = templates(workflow)
-    assert set(made) == {"main", "train", "train-on-exit"}
-    hook = made["main"]["dag"]["tasks"][0]["hooks"]["exit"]
+    rendered = templates(workflow)
+    assert set(rendered) == {"main", "train", "train-on-exit"}
+    hook = rendered["main"]["dag"]["tasks"][0]["hooks"]["exit"]
     assert (hook["template"], arguments(hook)) == ("train-on-exit", {**JOB, "workers": "1"})
-    ((step,),) = made["train-on-exit"]["steps"]
+    ((step,),) = rendered["train-on-exit"]["steps"]
     assert (step["template"], arguments(step)["image"]) == ("train", "{{inputs.parameters.image}}")
-    assert made["train-on-exit"]["inputs"] == made["train"]["inputs"]
-    assert "retryStrategy" not in made["train-on-exit"], "its tries would be failed when the Workflow's time is out"
+    assert rendered["train-on-exit"]["inputs"] == rendered["train"]["inputs"]
+    assert "retryStrategy" not in rendered["train-on-exit"], "its tries would be failed when the Workflow's time is out"
     assert lint_messages(workflow.to_yaml()) == []
 
 
@@ -234,7 +234,7 @@ def test_the_exit_handler_of_a_workflow():
         train.on_exit(workflow)
 
 
-@pytest.mark.parametrize("name", [name for name, each in vars(argo).items() if isinstance(each, argo.ArgoStep)])
+@pytest.mark.parametrize("name", [name for name, step in vars(argo).items() if isinstance(step, argo.ArgoStep)])
 def test_the_pod_of_a_step(name):
     with Workflow(generate_name="a-", templates=[getattr(argo, name).template]) as workflow:
         (template,) = templates(workflow).values()

@@ -18,13 +18,13 @@ ENVIRONMENT = {
 }
 
 
-def node(folder, *given, **environment):
-    return ArgoTask.from_arguments(["--argo", "train", *given], {**ENVIRONMENT, **environment}, folder)
+def node(folder, *arguments, **environment):
+    return ArgoTask.from_arguments(["--argo", "train", *arguments], {**ENVIRONMENT, **environment}, folder)
 
 
 def test_inputs_have_their_types(tmp_path):
-    given = ["workers=2", "cpu=500m", 'args=["--lr=0.1"]', 'env={"A": "b=c"}', "image=a:1", "name=", "gpu="]
-    assert node(tmp_path, *given).parameters == {
+    arguments = ["workers=2", "cpu=500m", 'args=["--lr=0.1"]', 'env={"A": "b=c"}', "image=a:1", "name=", "gpu="]
+    assert node(tmp_path, *arguments).parameters == {
         "workers": 2,
         "cpu": "500m",
         "args": ["--lr=0.1"],
@@ -42,7 +42,7 @@ def test_inputs_have_their_types(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("arguments", "says"),
     [
         ("workers=two", "workers: 'two' is not of its type. Allowed: a whole number."),
         ("workers=1.5", "workers: '1.5' is not of its type."),
@@ -53,9 +53,9 @@ def test_inputs_have_their_types(tmp_path):
         ("worker=2", "worker: is not an input. Allowed: args, "),
     ],
 )
-def test_bad_input(given, says, tmp_path):
+def test_bad_input(arguments, says, tmp_path):
     with pytest.raises(SpecError) as caught:
-        node(tmp_path, given, "image=a:1").parameters  # noqa: B018
+        node(tmp_path, arguments, "image=a:1").parameters  # noqa: B018
     assert says in str(caught.value)
 
 

@@ -9,12 +9,16 @@ from tfsteps.spec import SpecError
 RUN = "run-nightly-train"
 
 
-def given(**values):
+def step_arguments(**values):
     return {"parameters": [{"name": name, "value": value} for name, value in values.items()]}
 
 
 def ours(name, /, **inputs):
-    return {"name": name, "templateRef": {"name": "tfsteps", "template": "train"}, "arguments": given(**inputs)}
+    return {
+        "name": name,
+        "templateRef": {"name": "tfsteps", "template": "train"},
+        "arguments": step_arguments(**inputs),
+    }
 
 
 INNER = {
@@ -52,7 +56,7 @@ WORKFLOW = {
                         {
                             "name": "fit",
                             "template": "inner",
-                            "arguments": given(
+                            "arguments": step_arguments(
                                 folder="{{steps.prepare.outputs.parameters.file}}", count="{{workflow.parameters.n}}"
                             ),
                         }
@@ -112,7 +116,7 @@ def test_a_wrong_value_is_named():
 def test_a_template_a_cron_and_a_reference_to_a_template():
     template = {**WORKFLOW, "kind": "WorkflowTemplate", "metadata": {"name": "t"}}
     cron = {**WORKFLOW, "kind": "CronWorkflow", "spec": {"schedules": ["0 2 * * *"], "workflowSpec": WORKFLOW["spec"]}}
-    refers = {**WORKFLOW, "spec": {"workflowTemplateRef": {"name": "t"}, "arguments": given(lr="0.7")}}
+    refers = {**WORKFLOW, "spec": {"workflowTemplateRef": {"name": "t"}, "arguments": step_arguments(lr="0.7")}}
     for documents in ([template], [cron], [refers, template]):
         assert task_paths(AUTHORING.expanded(documents)) == task_paths(DOCUMENTS)
     values = {name: value for name, value in VALUES.items() if name != "lr"}
@@ -122,7 +126,11 @@ def test_a_template_a_cron_and_a_reference_to_a_template():
 
 
 def test_an_entry_point_that_is_the_step_itself():
-    spec = {"workflowTemplateRef": {"name": "tfsteps"}, "entrypoint": "train", "arguments": given(name="a", workers=2)}
+    spec = {
+        "workflowTemplateRef": {"name": "tfsteps"},
+        "entrypoint": "train",
+        "arguments": step_arguments(name="a", workers=2),
+    }
     documents = [{**WORKFLOW, "spec": spec}]
     assert task_paths(documents) == ["train"]
     assert pipeline_task(documents, "train", {}, RUN).inputs["workers"] == 2

@@ -25,9 +25,9 @@ def receives(model: dsl.Input[dsl.Model]):
     return dsl.ContainerSpec(image="python:3.11", command=["ls"], args=[model.path])
 
 
-@pytest.mark.parametrize(("use", "found"), [(opens, True), (receives, True), (reads_metadata, False)])
+@pytest.mark.parametrize(("use", "is_found"), [(opens, True), (receives, True), (reads_metadata, False)])
 @pytest.mark.parametrize("step", [train, train_and_finalize])
-def test_the_path_of_a_model(use, found, step):
+def test_the_path_of_a_model(use, is_found, step):
     @dsl.pipeline(name="p")
     def inner(model: dsl.Input[dsl.Model]):
         use(model=model)
@@ -39,5 +39,5 @@ def test_the_path_of_a_model(use, found, step):
         inner(model=trained.outputs["model"])
 
     problems = [problem for problem in lint.lint_messages(compiled_text(p)) if FOUND in problem]
-    assert len(problems) == (2 if found else 0), problems
+    assert len(problems) == (2 if is_found else 0), problems
     assert lint.local_problems(compiled_text(p)) == [], "here it is a link to the folder of the model"

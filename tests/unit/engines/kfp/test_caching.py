@@ -18,8 +18,8 @@ def variables() -> dict:
 def lint(tmp_path, step, options, fields):
     @dsl.pipeline(name="cached")
     def pipeline(image: str = DIGEST):
-        given = {"image": image, "env": variables().output}
-        values = {name: given[name] if value == "input" else value for name, value in fields.items()}
+        inputs = {"image": image, "env": variables().output}
+        values = {name: inputs[name] if value == "input" else value for name, value in fields.items()}
         step(**values).set_caching_options(*options)
 
     compiler.Compiler().compile(pipeline, str(tmp_path / "p.yaml"))
@@ -36,8 +36,8 @@ def lint(tmp_path, step, options, fields):
     ],
 )
 def test_a_training_step_with_a_fingerprint_may_be_cached(fields, tmp_path):
-    given = {name: value for name, value in {**COMPLETE, **fields}.items() if value is not None}
-    assert lint(tmp_path, steps.train, (True,), given) == []
+    inputs = {name: value for name, value in {**COMPLETE, **fields}.items() if value is not None}
+    assert lint(tmp_path, steps.train, (True,), inputs) == []
 
 
 @pytest.mark.parametrize(
@@ -51,8 +51,8 @@ def test_a_training_step_with_a_fingerprint_may_be_cached(fields, tmp_path):
     ],
 )
 def test_what_a_cached_training_step_lacks(fields, options, lacks, tmp_path):
-    given = {name: value for name, value in {**COMPLETE, **fields}.items() if value is not None}
-    (problem,) = lint(tmp_path, steps.train, options, given)
+    inputs = {name: value for name, value in {**COMPLETE, **fields}.items() if value is not None}
+    (problem,) = lint(tmp_path, steps.train, options, inputs)
     assert f"it needs {lacks}" in problem
 
 

@@ -58,11 +58,13 @@ def untyped_items(settings: list = [{}]):
 
 
 def test_items_of_an_untyped_list_are_text(tmp_path):
-    found = lint_messages(compiled(untyped_items, tmp_path))
+    messages = lint_messages(compiled(untyped_items, tmp_path))
     types = ["STRUCT", "LIST", "NUMBER_INTEGER", "NUMBER_DOUBLE", "BOOLEAN"]
-    assert len(found) == len(types), "a STRING input takes every item"
+    assert len(messages) == len(types), "a STRING input takes every item"
     for type_ in types:
-        assert any(f"is {type_} and receives an item of the loop for-loop-1, which is STRING" in item for item in found)
+        assert any(
+            f"is {type_} and receives an item of the loop for-loop-1, which is STRING" in item for item in messages
+        )
 
 
 def untyped_output():
@@ -99,8 +101,8 @@ def typed_items(settings: list[dict] = [{}], counts: list[int] = [1]):
     with dsl.ParallelFor([{"a": 1}]) as constant:
         use(struct=constant, count=constant.a)
     with dsl.ParallelFor([1, 2]) as number:
-        made = make().after(use(count=number))
-    use(items=dsl.Collected(made.outputs["text"]))
+        producer = make().after(use(count=number))
+    use(items=dsl.Collected(producer.outputs["text"]))
 
 
 def test_items_whose_type_is_known(tmp_path):
@@ -205,8 +207,8 @@ def test_a_loop_over_artifacts(tmp_path):
     @dsl.pipeline(name="models")
     def models() -> List[dsl.Model]:
         with dsl.ParallelFor([1, 2]):
-            made = make()
-        return dsl.Collected(made.outputs["model"])
+            producer = make()
+        return dsl.Collected(producer.outputs["model"])
 
     def loop():
         with dsl.ParallelFor(models().output) as model:
@@ -228,9 +230,9 @@ def test_one_of(output, tmp_path):
 
     text = compiled(branches, tmp_path)
     assert lint_messages(text) == []
-    found = warnings(text)
-    assert len(found) == (output == "model")
-    assert all("before 2.17 always takes the last branch" in warning for warning in found)
+    messages = warnings(text)
+    assert len(messages) == (output == "model")
+    assert all("before 2.17 always takes the last branch" in warning for warning in messages)
 
 
 def test_two_finalizers_of_a_task(tmp_path):

@@ -38,7 +38,7 @@ def defaulted(count: int = 1):
 
 
 @dsl.container_component
-def given(count: int = 1):
+def with_count(count: int = 1):
     return container(dsl.IfPresentPlaceholder(input_name="count", then=["--count", count]))
 
 
@@ -141,9 +141,9 @@ def test_no_trap(component, tmp_path):
     ids=lambda value: getattr(value, "name", ""),
 )
 def test_trap_of_a_component(component, says, tmp_path):
-    found = lint_messages(compiled(component, tmp_path))
-    assert any(says in problem for problem in found), found
-    assert all(problem.startswith(("comp-", "task ")) for problem in found), "each says where it is"
+    messages = lint_messages(compiled(component, tmp_path))
+    assert any(says in problem for problem in messages), messages
+    assert all(problem.startswith(("comp-", "task ")) for problem in messages), "each says where it is"
 
 
 def constant(value):
@@ -185,8 +185,8 @@ def test_placeholder_within_a_list_or_dict(tmp_path):
     def pipeline():
         nested(env={"RUN": dsl.PIPELINE_JOB_ID_PLACEHOLDER}, args=["--run", dsl.PIPELINE_JOB_NAME_PLACEHOLDER])
 
-    found = lint_messages(compiled(pipeline, tmp_path))
-    assert len(found) == 2, found
+    messages = lint_messages(compiled(pipeline, tmp_path))
+    assert len(messages) == 2, messages
 
 
 @dsl.component(base_image="python:3.11")
@@ -219,8 +219,8 @@ def of_a_loop():
 
 @dsl.pipeline(name="output")
 def of_a_task():
-    made = produce()
-    train(name=f"a-{made.output}", image="a:1", command=["a"], env={"DATA": f"/data/{made.output}"}, workers=2)
+    producer = produce()
+    train(name=f"a-{producer.output}", image="a:1", command=["a"], env={"DATA": f"/data/{producer.output}"}, workers=2)
 
 
 @dsl.pipeline(name="condition")
@@ -244,9 +244,9 @@ def of_a_condition(rate: float = 0.1):
 def test_an_input_within_a_list_a_mapping_or_text(pipeline, risky, tmp_path):
     text = compiled(pipeline, tmp_path)
     assert lint_messages(text) == []
-    found = [warning for warning in warnings(text) if "breaks the JSON" in warning]
-    assert [risky] * len(found) == [warning.split(": ")[1].partition(" within")[0] for warning in found]
-    assert bool(found) == bool(risky)
+    messages = [warning for warning in warnings(text) if "breaks the JSON" in warning]
+    assert [risky] * len(messages) == [warning.split(": ")[1].partition(" within")[0] for warning in messages]
+    assert bool(messages) == bool(risky)
 
 
 @pytest.mark.parametrize(
@@ -257,8 +257,8 @@ def test_an_argument_of_a_run_within_a_list(bucket, breaks, tmp_path):
     def pipeline(bucket: str):
         train(name="a", image="a:1", command=["a"], args=["--bucket", bucket], workers=2)
 
-    found = lint_messages(compiled(pipeline, tmp_path), {"bucket": bucket})
-    assert ["the JSON breaks" in problem for problem in found] == [True] * breaks
+    messages = lint_messages(compiled(pipeline, tmp_path), {"bucket": bucket})
+    assert ["the JSON breaks" in problem for problem in messages] == [True] * breaks
 
 
 def test_a_number_within_a_mapping_arrives_as_text(tmp_path):
@@ -272,16 +272,22 @@ def test_a_number_within_a_mapping_arrives_as_text(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "where"), [({"args": ["--epochs 3"]}, "args[0]"), ({"spec": {"rolls": {}}}, "rolls"), ({}, "")]
+    ("with_count", "where"), [({"args": ["--epochs 3"]}, "args[0]"), ({"spec": {"rolls": {}}}, "rolls"), ({}, "")]
 )
-def test_what_is_known_of_a_mapping_with_an_input_is_checked(given, where, tmp_path):
+def test_what_is_known_of_a_mapping_with_an_input_is_checked(with_count, where, tmp_path):
     @dsl.pipeline(name="known")
     def pipeline(rate: float):
         spec = {"env": {"RATE": rate}, "args": ["--rate", rate]}
-        train(name="a", image="a:1", command=["a"], workers=2, **{**given, "spec": {**spec, **given.get("spec", {})}})
+        train(
+            name="a",
+            image="a:1",
+            command=["a"],
+            workers=2,
+            **{**with_count, "spec": {**spec, **with_count.get("spec", {})}},
+        )
 
-    found = [problem.split(": ")[1] for problem in lint_messages(compiled(pipeline, tmp_path))]
-    assert found == [where] * bool(where)
+    messages = [problem.split(": ")[1] for problem in lint_messages(compiled(pipeline, tmp_path))]
+    assert messages == [where] * bool(where)
 
 
 def test_an_inner_pipeline_gets_no_constants_with_inputs(tmp_path):
@@ -303,11 +309,11 @@ def test_an_optional_input_as_an_argument_must_not_be_left_out(inputs, count, tm
     def pipeline():
         defaulted(**inputs)
 
-    found = lint_messages(compiled(pipeline, tmp_path))
-    assert ["it leaves out the input 'count'" in problem for problem in found] == [True] * count
+    messages = lint_messages(compiled(pipeline, tmp_path))
+    assert ["it leaves out the input 'count'" in problem for problem in messages] == [True] * count
 
 
-@pytest.mark.parametrize("component", [given, given_in_command], ids=lambda component: component.name)
+@pytest.mark.parametrize("component", [with_count, given_in_command], ids=lambda component: component.name)
 def test_a_condition_needs_a_new_back_end(component, tmp_path):
     text = compiled(component, tmp_path)
     assert lint_messages(text) == []

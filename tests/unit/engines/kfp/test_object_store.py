@@ -49,11 +49,11 @@ def bucket():
     host, port = server.get_host_and_port()
     keys = {"aws_access_key_id": "a", "aws_secret_access_key": "b", "region_name": "us-east-1"}
     try:
-        found = boto3.resource("s3", endpoint_url=f"http://{host}:{port}", **keys).Bucket("mlpipeline")
-        found.create()
-        found.endpoint = f"{host}:{port}"
-        yield found
-        found.objects.delete()
+        bucket_resource = boto3.resource("s3", endpoint_url=f"http://{host}:{port}", **keys).Bucket("mlpipeline")
+        bucket_resource.create()
+        bucket_resource.endpoint = f"{host}:{port}"
+        yield bucket_resource
+        bucket_resource.objects.delete()
     finally:
         server.stop()
 
@@ -102,8 +102,8 @@ def train(tmp_path, monkeypatch, capfd):
             for name in ("logs", "report", "model")
         }
         outputs = {"outputFile": str(tmp_path / ROOT / "output_metadata.json"), "artifacts": artifacts}
-        given = {"inputs": {"parameterValues": {"spec": job, "system": "local"}}, "outputs": outputs}
-        code = launcher.main(["--executor_input", json.dumps(given)])
+        executor_input = {"inputs": {"parameterValues": {"spec": job, "system": "local"}}, "outputs": outputs}
+        code = launcher.main(["--executor_input", json.dumps(executor_input)])
         assert (tmp_path / ROOT / "output_metadata.json").exists(), "the outputs are written in any case"
         return code, message.read_text(), capfd.readouterr().out
 

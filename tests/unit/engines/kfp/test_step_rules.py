@@ -48,9 +48,9 @@ def test_a_good_job(step, tmp_path):
     ],
 )
 def test_a_constant_that_the_launcher_refuses(step, inputs, says, tmp_path):
-    found = lint_messages(compiled(lambda: step(**inputs), tmp_path))
+    messages = lint_messages(compiled(lambda: step(**inputs), tmp_path))
     task = "train-and-finalize/train" if step is train_and_finalize else step.component_spec.name
-    assert any(problem.startswith(f"task {task}: {says}") for problem in found), found
+    assert any(problem.startswith(f"task {task}: {says}") for problem in messages), messages
 
 
 @pytest.mark.parametrize(
@@ -58,9 +58,9 @@ def test_a_constant_that_the_launcher_refuses(step, inputs, says, tmp_path):
     [({"keep_for": "61m"}, True), ({"keep_for": "1h"}, False), ({}, False), ({"deadlines": {"total": "2h"}}, False)],
 )
 def test_a_job_does_not_outlive_the_workflow_of_its_run(spec, warned, tmp_path):
-    found = warnings(compiled(lambda: train(**GOOD, spec=spec), tmp_path))
-    assert bool(found) is warned
-    assert not warned or "keep_for: 1h01m is too long for the back end 2.17," in found[0], found
+    messages = warnings(compiled(lambda: train(**GOOD, spec=spec), tmp_path))
+    assert bool(messages) is warned
+    assert not warned or "keep_for: 1h01m is too long for the back end 2.17," in messages[0], messages
     elsewhere = {"system": "hai", "spec": {**spec, "working_dir": "/shared/ada/mnist"}}
     assert not any("keep_for" in item for item in warnings(compiled(lambda: train(**GOOD, **elsewhere), tmp_path)))
 
@@ -70,8 +70,8 @@ def test_a_retry_that_newer_back_ends_do_not_make(tmp_path):
         trained = train(**GOOD).set_retry(num_retries=2)
         wait(job=trained.outputs["job"]).set_retry(num_retries=2)
 
-    found = warnings(compiled(retried, tmp_path))
-    assert [item.partition(": the back end 2.17")[0] for item in found] == [
+    messages = warnings(compiled(retried, tmp_path))
+    assert [item.partition(": the back end 2.17")[0] for item in messages] == [
         "task train: set_retry",
         "task wait: set_retry",
     ]
@@ -93,18 +93,18 @@ def test_a_job_without_an_image_whose_other_inputs_the_run_sets(field, tmp_path)
 
 
 def test_every_problem_is_reported(tmp_path):
-    found = lint_messages(compiled(lambda: train(**{**without("name"), "cpu": "two", "restart": "nope"}), tmp_path))
-    assert len(found) == 3, found
+    messages = lint_messages(compiled(lambda: train(**{**without("name"), "cpu": "two", "restart": "nope"}), tmp_path))
+    assert len(messages) == 3, messages
 
 
-def given(name: str, spec: Optional[dict] = None, image: str = "", workers: int = 1, settings: dict = {}):
+def inputs_of_all_types(name: str, spec: Optional[dict] = None, image: str = "", workers: int = 1, settings: dict = {}):
     train(name=name, image=image, workers=workers, env=settings, evaluator=1, command=["a"])
     train_and_finalize(spec=spec)
     train(spec=spec, workers=workers, system=image)
 
 
 def test_values_known_only_at_run_time_are_no_problem(tmp_path):
-    text = compiled(given, tmp_path)
+    text = compiled(inputs_of_all_types, tmp_path)
     assert lint_messages(text) == []
     assert warnings(text) == []
 
@@ -176,9 +176,9 @@ def test_the_directions_are_those_of_the_launcher():
 def test_settings_that_do_not_reach_the_replicas(setting, says, tmp_path):
     text = compiled(lambda: setting(train(**GOOD)), tmp_path)
     assert lint_messages(text) == []
-    found = warnings(text)
-    assert len(found) == bool(says), found
-    assert all(warning.startswith(f"task train: {says}") for warning in found), found
+    messages = warnings(text)
+    assert len(messages) == bool(says), messages
+    assert all(warning.startswith(f"task train: {says}") for warning in messages), messages
     assert warnings(compiled(lambda: setting(wait(job={})), tmp_path)) == [], "it has no replicas"
 
 
@@ -206,8 +206,8 @@ ARGUMENTS = [
 def test_arguments_of_a_run(arguments, says, tmp_path):
     text = compiled(runs, tmp_path)
     for check in (lint_messages, local_problems):
-        found = check(text, arguments)
-        assert [each[: len(start)] for each, start in zip(found, says, strict=True)] == says
+        messages = check(text, arguments)
+        assert [message[: len(start)] for message, start in zip(messages, says, strict=True)] == says
 
 
 ON_HAI = {**GOOD, "system": "hai"}
@@ -236,8 +236,8 @@ def reached(task):
     ],
 )
 def test_settings_of_a_task_that_its_job_system_refuses(setting, says, tmp_path):
-    found = lint_messages(compiled(lambda: setting(reached(train(**ON_HAI))), tmp_path))
-    assert any(re.match(f"task train: {says}", problem) for problem in found), found
+    messages = lint_messages(compiled(lambda: setting(reached(train(**ON_HAI))), tmp_path))
+    assert any(re.match(f"task train: {says}", problem) for problem in messages), messages
     assert lint_messages(compiled(lambda: setting(reached(train(**{**GOOD, "system": "kubeflow"}))), tmp_path)) == []
 
 

@@ -30,20 +30,24 @@ OVERRIDES = (
 
 @pytest.mark.parametrize("config", [{}, {"providers": ""}, {"providers": "s3: {}"}, {"providers": "minio:"}])
 def test_without_a_provider_minio_is_the_store_of_the_installation(config):
-    found = store_settings(URI, config, "minio-service.kubeflow:9000")
-    assert (found.url, found.region, found.secret) == ("http://minio-service.kubeflow:9000", "minio", OWN)
+    settings = store_settings(URI, config, "minio-service.kubeflow:9000")
+    assert (settings.url, settings.region, settings.secret) == ("http://minio-service.kubeflow:9000", "minio", OWN)
 
 
 @pytest.mark.parametrize("scheme", ["s3", "gs"])
 def test_without_a_provider_a_cloud_bucket_uses_credentials_of_the_environment(scheme):
-    found = store_settings(f"{scheme}://runs/a", {}, "")
-    assert (found.url, found.region, found.secret) == ("", "", None)
+    settings = store_settings(f"{scheme}://runs/a", {}, "")
+    assert (settings.url, settings.region, settings.secret) == ("", "", None)
 
 
 def test_the_default_of_a_provider():
-    found = store_settings("s3://runs/v2/a", {"providers": DEFAULT}, "")
-    assert (found.url, found.region, found.force_path_style) == ("http://store.example:9000", "eu-central-1", False)
-    assert found.secret == SecretRef(secret_name="keys", access_key_key="a", secret_key_key="s")
+    settings = store_settings("s3://runs/v2/a", {"providers": DEFAULT}, "")
+    assert (settings.url, settings.region, settings.force_path_style) == (
+        "http://store.example:9000",
+        "eu-central-1",
+        False,
+    )
+    assert settings.secret == SecretRef(secret_name="keys", access_key_key="a", secret_key_key="s")
 
 
 @pytest.mark.parametrize(
@@ -56,10 +60,10 @@ def test_the_default_of_a_provider():
     ],
 )
 def test_the_first_override_that_fits_counts(uri, url, secret):
-    found = store_settings(uri, {"providers": OVERRIDES}, "")
-    assert found.url == url
-    assert (found.secret and found.secret.secret_name) == secret
-    assert found.region == "eu-central-1"
+    settings = store_settings(uri, {"providers": OVERRIDES}, "")
+    assert settings.url == url
+    assert (settings.secret and settings.secret.secret_name) == secret
+    assert settings.region == "eu-central-1"
 
 
 @pytest.mark.parametrize("endpoint", ["s3.amazonaws.com", "https://s3.amazonaws.com", "S3.amazonaws.com/"])

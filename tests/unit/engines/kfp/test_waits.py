@@ -13,8 +13,8 @@ OUTPUT = {"taskOutputParameter": {"outputParameterKey": "job", "producerTask": "
 
 
 def driver(task, container="{{workflow.parameters.implementations-1}}", job=OUTPUT, **fields):
-    given = {"task": json.dumps({"inputs": {"parameters": {"job": job}}}), "container": container, **fields}
-    parameters = [{"name": name, "value": value} for name, value in given.items()]
+    arguments = {"task": json.dumps({"inputs": {"parameters": {"job": job}}}), "container": container, **fields}
+    parameters = [{"name": name, "value": value} for name, value in arguments.items()]
     return {"name": f"{task}-driver", "template": "system-container-driver", "arguments": {"parameters": parameters}}
 
 

@@ -53,7 +53,7 @@ def kfp_215(monkeypatch):
     monkeypatch.setitem(sys.modules, "kfp.local.orchestrator.task_executor", None)
 
 
-@pytest.mark.parametrize("pipeline", [plain, retried, looped, coloured, finalized], ids=lambda each: each.name)
+@pytest.mark.parametrize("pipeline", [plain, retried, looped, coloured, finalized], ids=lambda pipeline: pipeline.name)
 def test_this_kfp_runs_all(pipeline):
     check(pipeline, [IMAGE])
 

@@ -27,18 +27,18 @@ def read(log):
         return [(source, text) for _, source, text in lines.read()]
 
 
-def output(tmp_path, said, task="after", observer=None):
+def output(tmp_path, lines, task="after", observer=None):
     attempt = AttemptFolder.of(Identity(run="r", task=task))
-    return StepOutput(attempt, task, tmp_path / "logs" / "after.0", View(observer, said.append))
+    return StepOutput(attempt, task, tmp_path / "logs" / "after.0", View(observer, lines.append))
 
 
 def test_lines_are_kept_and_shown_with_the_task(tmp_path):
-    said = []
-    step = output(tmp_path, said)
+    lines = []
+    step = output(tmp_path, lines)
     step.add_lines([b"one", b"\xff\r"])
     step.add_lines([b"[worker-1] a replica's line", b"[worker-1/init] another"])
     assert step.close() == ""
-    assert said == [
+    assert lines == [
         "[after] one",
         "[after] \\xff",
         "[after/worker-1] a replica's line",
@@ -48,12 +48,12 @@ def test_lines_are_kept_and_shown_with_the_task(tmp_path):
 
 
 def test_what_the_executor_prints_of_itself_is_left_out(tmp_path):
-    said = []
-    step = output(tmp_path, said)
+    lines = []
+    step = output(tmp_path, lines)
     for line in EXECUTOR.split(b"\n"):
         step.add_lines([line])
     step.close()
-    assert [line.removeprefix("[after] ") for line in said] == [
+    assert [line.removeprefix("[after] ") for line in lines] == [
         "[KFP Executor 2026-11-26 03:38:58,690 INFO]: an own line of logging",
         "{",
         '    "printed": 1',
@@ -72,9 +72,9 @@ def test_the_exception_at_the_end(tmp_path):
 
 def test_a_log_that_cannot_be_written(tmp_path):
     (tmp_path / "logs").write_text("a file where the folder should be")
-    said = []
-    step = output(tmp_path, said)
+    lines = []
+    step = output(tmp_path, lines)
     step.add_lines([b"one"])
     assert step.close() == ""
-    assert said[0].startswith("warning: the output of after is not saved: ")
-    assert said[1:] == ["[after] one"]
+    assert lines[0].startswith("warning: the output of after is not saved: ")
+    assert lines[1:] == ["[after] one"]

@@ -19,23 +19,23 @@ def config(monkeypatch, tmp_path):
     return file
 
 
-def found():
+def address_and_token():
     return (place := access.find()).server, place.token(False)
 
 
 def test_the_launchers_own_variables_come_first(monkeypatch, config, tmp_path):
     config.write_text("url: http://file\ntoken: of-file\n")
-    assert found() == ("http://file", "of-file")
+    assert address_and_token() == ("http://file", "of-file")
     monkeypatch.setenv("MARSV2_SERVER", "http://client/")
     monkeypatch.setenv("MARSV2_USER_TOKEN", "of-client")
-    assert found() == ("http://client", "of-client")
+    assert address_and_token() == ("http://client", "of-client")
     monkeypatch.setenv("TFSTEPS_HAI_SERVER", "https://launcher/hai")
     monkeypatch.setenv("TFSTEPS_HAI_TOKEN", "of-launcher")
-    assert found() == ("https://launcher/hai", "of-launcher")
+    assert address_and_token() == ("https://launcher/hai", "of-launcher")
     token = tmp_path / "token"
     token.write_text("of-secret\n")
     monkeypatch.setenv("TFSTEPS_HAI_TOKEN_FILE", str(token))
-    assert found() == ("https://launcher/hai", "of-secret")
+    assert address_and_token() == ("https://launcher/hai", "of-secret")
 
 
 @pytest.mark.parametrize("address", ["hai", "hai:80", "hai.example/x", "ftp://hai", "http:///x", "http://a b"])
@@ -50,5 +50,5 @@ def test_an_address_without_scheme_or_host(monkeypatch, address):
 def test_variables_of_an_argo_template_do_not_reach_the_replicas():
     variables = {"TFSTEPS_HAI_TOKEN": "secret-token", "MARSV2_USER_TOKEN": "secret-token"}
     inputs = ["name=mnist", "system=hai", "workers=1", 'env={"EPOCHS": "3"}']
-    given = ArgoTask.from_arguments(["--argo", "train", *inputs], variables).parameters
-    assert plain_job(given, partial_job(given.get("task_config")))["env"] == {"EPOCHS": "3"}
+    parameters = ArgoTask.from_arguments(["--argo", "train", *inputs], variables).parameters
+    assert plain_job(parameters, partial_job(parameters.get("task_config")))["env"] == {"EPOCHS": "3"}

@@ -95,10 +95,10 @@ def test_levels_of_hai_are_another_scale(fields, level):
 
 
 def test_code_comes_from_a_repository():
-    made = rendered(working_dir="src", **options(git_remote_repo="https://git/x.git", git_target_revision="main"))
-    assert made["spec"]["workspace"] == ""
-    assert (made["spec"]["git_remote_repo"], made["spec"]["git_target_revision"]) == ("https://git/x.git", "main")
-    plan = json.loads(shlex.split(made["spec"]["environments"]["TFSTEPS_PLAN"])[0])
+    body = rendered(working_dir="src", **options(git_remote_repo="https://git/x.git", git_target_revision="main"))
+    assert body["spec"]["workspace"] == ""
+    assert (body["spec"]["git_remote_repo"], body["spec"]["git_target_revision"]) == ("https://git/x.git", "main")
+    plan = json.loads(shlex.split(body["spec"]["environments"]["TFSTEPS_PLAN"])[0])
     assert plan["roles"]["worker"]["dir"] == "src"
     assert rendered(**options(git_remote_repo="r"))["spec"]["git_target_revision"] == "HEAD"
     assert "git_remote_repo" not in rendered()["spec"]
@@ -135,7 +135,7 @@ def test_an_old_python_on_a_rank_is_named():
 
 
 def test_a_relative_program_without_a_workspace_is_a_warning():
-    said = [line for line in hai.system().warnings(job()) if "train.py is looked for in the user's home" in line]
-    assert len(said) == 1
+    warnings = [line for line in hai.system().warnings(job()) if "train.py is looked for in the user's home" in line]
+    assert len(warnings) == 1
     for fields in ({"working_dir": "/ws"}, {"command": ["python", "/a/train.py"]}, options(git_remote_repo="r")):
         assert not [line for line in hai.system().warnings(job(**fields)) if "looked for" in line]

@@ -65,7 +65,7 @@ def step(node):
 
 def swept(platform, *, workflows=(), pods=(), namespace="", dry_run=False):
     """Make a pass; return what was said, the count, and the names of the tasks that go on."""
-    said = []
+    lines = []
     fake = FakeApiServer(
         {
             ("argoproj.io/v1alpha1", "workflows"): list(workflows),
@@ -76,19 +76,20 @@ def swept(platform, *, workflows=(), pods=(), namespace="", dry_run=False):
     with serve(fake.answer) as server:
         api = Api(server.access(), patience=0)
         known = Workflows(api, namespace)
-        count = HaiSweep(client(platform), known, api.namespace_uid, namespace, said.append, dry_run=dry_run).run()
-    return said, count, [task.name for task in platform.platform.unfinished()]
+        count = HaiSweep(client(platform), known, api.namespace_uid, namespace, lines.append, dry_run=dry_run).run()
+    return lines, count, [task.name for task in platform.platform.unfinished()]
 
 
 @pytest.mark.parametrize(("age", "stopped"), [(0, False), (650, False), (662, True)])
 def test_a_task_is_stopped_a_minute_after_its_deadline(platform, age, stopped):
     name = create(platform, "r1", age=age)
-    said, count, left = swept(platform)
+    lines, count, left = swept(platform)
     assert left == ([] if stopped else [name])
     assert (count.jobs, count.due, count.failures) == (1, int(stopped), 0)
-    assert len(said) == int(stopped)
+    assert len(lines) == int(stopped)
     assert all(
-        f"task {name} on HAI stopped: it is queued, and its deadline `total` of 10m passed 1m0" in line for line in said
+        f"task {name} on HAI stopped: it is queued, and its deadline `total` of 10m passed 1m0" in line
+        for line in lines
     )
 
 
@@ -115,9 +116,9 @@ def test_the_age_of_a_task_is_that_by_the_clock_of_hai(platform, ahead, stopped,
 )
 def test_a_task_is_stopped_with_its_workflow(platform, workflows, pods, why):
     name = create(platform, "r1", workflow=("ml", "wf", "w"))
-    said, count, left = swept(platform, workflows=workflows, pods=pods)
-    assert (left, count.due, count.failures) == (([], 1, 0) if why else ([name], 0, 0)), said
-    assert why in "".join(said)
+    lines, count, left = swept(platform, workflows=workflows, pods=pods)
+    assert (left, count.due, count.failures) == (([], 1, 0) if why else ([name], 0, 0)), lines
+    assert why in "".join(lines)
     assert swept(platform, workflows=workflows, pods=pods)[1].due == 0
 
 
@@ -133,10 +134,10 @@ def test_what_is_not_ours_to_judge_goes_on(platform):
     other = create(platform, "other-namespace", workflow=("theirs", "wf", "w"))
     none = create(platform, "without-a-workflow")
     forged = create(platform, "forged", workflow=("ml", "wf?x=1", "w"))
-    said, count, left = swept(platform, namespace="ml")
+    lines, count, left = swept(platform, namespace="ml")
     assert sorted(left) == sorted([other, none, forged])
     assert (count.due, count.failures) == (0, 1)
-    assert f"the Workflow of task {forged} on HAI" in said[0]
+    assert f"the Workflow of task {forged} on HAI" in lines[0]
     client(platform).create_task(
         {"version": 2, "name": "by-hand", "resource": {}, "options": {}, "spec": {"entrypoint": "x"}}
     )
@@ -145,12 +146,12 @@ def test_what_is_not_ours_to_judge_goes_on(platform):
 
 def test_a_dry_run_stops_nothing_and_a_platform_that_is_away_is_a_failure(platform):
     name = create(platform, "r1", age=9000)
-    said, _, left = swept(platform, dry_run=True)
+    lines, _, left = swept(platform, dry_run=True)
     assert left == [name]
-    assert f"task {name} on HAI would be stopped" in said[0]
+    assert f"task {name} on HAI would be stopped" in lines[0]
     platform.away = True
-    said, count, _ = swept(platform)
-    assert (count.failures, "cannot be listed" in said[0]) == (1, True)
+    lines, count, _ = swept(platform)
+    assert (count.failures, "cannot be listed" in lines[0]) == (1, True)
 
 
 def test_ended_tasks_are_not_listed_and_paused_ones_are(platform, monkeypatch):
@@ -162,9 +163,9 @@ def test_ended_tasks_are_not_listed_and_paused_ones_are(platform, monkeypatch):
     create(platform, "waiting")
     listed, post = [], Client._post_once
     monkeypatch.setattr(Client, "_post_once", lambda *args: listed.append(args[1]) or post(*args))
-    said, count, _ = swept(platform)
-    assert (count.jobs, count.due, count.failures) == (2, 1, 0), said
-    assert f"task {paused} on HAI stopped: it is suspended, and its deadline" in said[0]
+    lines, count, _ = swept(platform)
+    assert (count.jobs, count.due, count.failures) == (2, 1, 0), lines
+    assert f"task {paused} on HAI stopped: it is suspended, and its deadline" in lines[0]
     assert listed.count("/query/task/list") == 3
     assert swept(platform)[1].jobs == 1, "a paused task that was stopped has ended"
 
@@ -184,11 +185,11 @@ def test_a_broken_record_protects_no_other_task(platform, monkeypatch):
         )
 
     monkeypatch.setattr(Server, "show", shown)
-    said, count, left = swept(platform)
+    lines, count, left = swept(platform)
     assert left == [broken]
     assert (count.due, count.failures) == (1, 1)
-    assert [line for line in said if line.startswith(f"task {broken} on HAI is not understood: ")], said
-    assert [line for line in said if line.startswith(f"task {due} on HAI stopped")]
+    assert [line for line in lines if line.startswith(f"task {broken} on HAI is not understood: ")], lines
+    assert [line for line in lines if line.startswith(f"task {due} on HAI stopped")]
 
 
 def test_the_program_looks_at_hai_where_it_is_given_an_address(platform, tmp_path, monkeypatch, capsys):

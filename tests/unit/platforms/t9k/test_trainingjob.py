@@ -114,9 +114,9 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("found", "state", "reason"), CASES.values(), ids=CASES)
-def test_verdict(found, state, reason):
-    verdict = KIND.verdict(found)
+@pytest.mark.parametrize(("manifest", "state", "reason"), CASES.values(), ids=CASES)
+def test_verdict(manifest, state, reason):
+    verdict = KIND.verdict(manifest)
     assert (verdict.state, verdict.reason) == (state, reason)
 
 
@@ -133,8 +133,8 @@ def rendered(**fields):
 
 
 def whole(**fields):
-    places = OutputPaths(output="/data/out", model="/data/out/model", logs="/data/out/logs", base_dir=None)
-    return KIND.render(job(**fields), Identity(run="r", task="t"), places, "ns")
+    paths = OutputPaths(output="/data/out", model="/data/out/model", logs="/data/out/logs", base_dir=None)
+    return KIND.render(job(**fields), Identity(run="r", task="t"), paths, "ns")
 
 
 def t9k(**options):
@@ -254,16 +254,16 @@ def test_the_evaluator_is_taken_out_of_the_platforms_tf_config(cluster, separato
     }
     *_, last = rendered(roles=roles)["spec"]["replicaSpecs"]
     command = last["template"]["spec"]["containers"][0]["command"]
-    told = {"cluster": cluster, "task": {"type": "evaluator", "index": 0}}
-    env = {**os.environ, "TF_CONFIG": json.dumps(told, separators=separators)}
+    reported = {"cluster": cluster, "task": {"type": "evaluator", "index": 0}}
+    env = {**os.environ, "TF_CONFIG": json.dumps(reported, separators=separators)}
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
     cluster = {name: hosts for name, hosts in cluster.items() if name != "evaluator"}
-    assert json.loads(done.stdout) == {**told, "cluster": cluster}
+    assert json.loads(done.stdout) == {**reported, "cluster": cluster}
 
 
 def test_a_job_that_is_created_paused_is_recognized_as_our_own():
-    found = rendered(**t9k(suspend=True))
-    assert KIND.verdict(found).message.startswith("Paused by tfsteps")
+    manifest = rendered(**t9k(suspend=True))
+    assert KIND.verdict(manifest).message.startswith("Paused by tfsteps")
 
 
 def test_pause_and_resume():
@@ -321,10 +321,10 @@ def test_a_tensorboard_reads_the_jobs_bucket_with_a_secret():
     fields = {"output_dir": "s3://runs/{run_id}", **t9k(tensorboard_s3={"secret": "keys"})}
     described = job(tensorboard={}, **fields)
     assert KIND.spec_problems(described) == []
-    places = OutputPaths(output="s3://runs/r", model="s3://runs/r/model", logs="s3://runs/r/logs", base_dir=None)
-    made = KIND.render(described, Identity(run="r", task="t"), places, "ns").manifest
-    assert made["spec"]["tensorboardSpec"]["logDir"] == {
-        "s3": {"secretRef": {"name": "keys"}, "uri": [places.tensorboard(described)]}
+    paths = OutputPaths(output="s3://runs/r", model="s3://runs/r/model", logs="s3://runs/r/logs", base_dir=None)
+    manifest = KIND.render(described, Identity(run="r", task="t"), paths, "ns").manifest
+    assert manifest["spec"]["tensorboardSpec"]["logDir"] == {
+        "s3": {"secretRef": {"name": "keys"}, "uri": [paths.tensorboard(described)]}
     }
 
 
@@ -399,15 +399,15 @@ def test_what_is_different(fields, words):
 
 
 @pytest.mark.parametrize(
-    ("told", "name", "note"),
+    ("reported", "name", "note"),
     [
         ({"ready": True, "dependent": {"name": "job"}}, "job", ""),
         ({"ready": False, "reason": "QuotaExceeded", "note": "no room"}, "job", "QuotaExceeded: no room"),
     ],
 )
-def test_the_status_contains_the_tensorboard(told, name, note):
-    found = KIND.tensorboard_link({**item("Running"), "status": {"tensorboard": told}})
-    assert (found.resource.kind, found.name, found.note) == ("TensorBoard", name, note)
+def test_the_status_contains_the_tensorboard(reported, name, note):
+    manifest = KIND.tensorboard_link({**item("Running"), "status": {"tensorboard": reported}})
+    assert (manifest.resource.kind, manifest.name, manifest.note) == ("TensorBoard", name, note)
     assert KIND.tensorboard_link(item("Running")) is None
 
 
@@ -427,10 +427,15 @@ def test_whose_pod_it_is(name, role, replica):
 
 def test_the_roles_of_a_job_come_back():
     roles = {"chief": {}, "worker": {"replicas": 3}, "ps": {"replicas": 2}, "evaluator": {}}
-    found = KIND.roles(rendered(roles=roles))
-    assert {name: each.replicas for name, each in found.items()} == {"chief": 1, "worker": 3, "ps": 2, "evaluator": 1}
+    manifest = KIND.roles(rendered(roles=roles))
+    assert {name: role.replicas for name, role in manifest.items()} == {
+        "chief": 1,
+        "worker": 3,
+        "ps": 2,
+        "evaluator": 1,
+    }
 
 
 def test_no_name_is_too_long():
-    made = rendered(name="n" * 63, roles={"evaluator": {}, "worker": {"replicas": 1000}})
-    assert max(len(f"{made['metadata']['name']}-{entry}") for entry in ("worker-999", "evaluator-0")) == 63
+    manifest = rendered(name="n" * 63, roles={"evaluator": {}, "worker": {"replicas": 1000}})
+    assert max(len(f"{manifest['metadata']['name']}-{entry}") for entry in ("worker-999", "evaluator-0")) == 63

@@ -51,9 +51,9 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("found", "state", "reason"), CASES.values(), ids=CASES)
-def test_verdict(found, state, reason):
-    verdict = KIND.verdict(found)
+@pytest.mark.parametrize(("outcome", "state", "reason"), CASES.values(), ids=CASES)
+def test_verdict(outcome, state, reason):
+    verdict = KIND.verdict(outcome)
     assert (verdict.state, verdict.reason) == (state, reason)
 
 
@@ -76,8 +76,8 @@ def v1alpha1(**options):
 
 
 def whole(roles, kind=KIND, **fields):
-    places = OutputPaths(output="/data/out", model="/data/out/model", logs="/data/out/logs", base_dir=None)
-    return kind.render(job(roles, **fields), Identity(run="r", task="t"), places, "ns")
+    paths = OutputPaths(output="/data/out", model="/data/out/model", logs="/data/out/logs", base_dir=None)
+    return kind.render(job(roles, **fields), Identity(run="r", task="t"), paths, "ns")
 
 
 def rendered(roles, kind=KIND, **fields):
@@ -99,24 +99,24 @@ TYPES = {
 
 @pytest.mark.parametrize(("kind", "roles", "fields", "types", "decisive_replica"), TYPES.values(), ids=TYPES)
 def test_types(kind, roles, fields, types, decisive_replica):
-    made = rendered(roles, kind, **fields)
-    assert [f"{item['tfReplicaType']} {item['replicas']}" for item in made["spec"]["replicaSpecs"]] == types
-    assert made["spec"]["terminationPolicy"]["chief"] == {"replicaName": decisive_replica, "replicaIndex": 0}
-    assert {name: each.replicas for name, each in kind.roles(made).items()} == {
+    manifest = rendered(roles, kind, **fields)
+    assert [f"{item['tfReplicaType']} {item['replicas']}" for item in manifest["spec"]["replicaSpecs"]] == types
+    assert manifest["spec"]["terminationPolicy"]["chief"] == {"replicaName": decisive_replica, "replicaIndex": 0}
+    assert {name: role.replicas for name, role in kind.roles(manifest).items()} == {
         name: role.replicas for name, role in job(roles).roles.items()
     }
 
 
 def test_the_key_is_spelled_as_the_operator_reads_it():
-    made = rendered(CHIEF)
-    assert (made["apiVersion"], made["kind"]) == ("tensorflow.org/v1alpha1", "TfJob")
-    assert set(made["spec"]) == {"RuntimeId", "replicaSpecs", "terminationPolicy", "tfImage"}
+    manifest = rendered(CHIEF)
+    assert (manifest["apiVersion"], manifest["kind"]) == ("tensorflow.org/v1alpha1", "TfJob")
+    assert set(manifest["spec"]) == {"RuntimeId", "replicaSpecs", "terminationPolicy", "tfImage"}
     assert (LATER.resource.api, LATER.resource.kind) == ("kubeflow.org/v1alpha1", "TFJob")
 
 
-def told(made, kind, index):
+def environment_of(manifest, kind, index):
     """Run the command of a replica as Kubernetes and the operator would start it; return what it is told."""
-    part = next(replicaspec for replicaspec in made["spec"]["replicaSpecs"] if replicaspec["tfReplicaType"] == kind)
+    part = next(replicaspec for replicaspec in manifest["spec"]["replicaSpecs"] if replicaspec["tfReplicaType"] == kind)
     container = part["template"]["spec"]["containers"][0]
     env = {entry["name"]: entry["value"] for entry in container["env"] if "value" in entry}
     theirs = {"TFSTEPS_TASK_INDEX": str(index), "TF_CONFIG": "the operator's", "PATH": "/usr/bin:/bin"}
@@ -127,9 +127,9 @@ def told(made, kind, index):
 
 
 def test_tf_config_is_what_tensorflow_2_wants():
-    made = rendered(CHIEF | WORKERS | PS)
-    stem = f"{made['metadata']['name']}-{{}}-{made['spec']['RuntimeId']}-{{}}:2222"
-    index, config = told(made, "WORKER", 1)
+    manifest = rendered(CHIEF | WORKERS | PS)
+    stem = f"{manifest['metadata']['name']}-{{}}-{manifest['spec']['RuntimeId']}-{{}}:2222"
+    index, config = environment_of(manifest, "WORKER", 1)
     assert index == 1
     assert config["task"] == {"type": "worker", "index": 1}
     assert config["cluster"] == {
@@ -137,22 +137,22 @@ def test_tf_config_is_what_tensorflow_2_wants():
         "worker": [stem.format("worker", 0), stem.format("worker", 1)],
         "ps": [stem.format("ps", 0), stem.format("ps", 1)],
     }
-    assert told(made, "MASTER", 0)[1]["task"] == {"type": "chief", "index": 0}
+    assert environment_of(manifest, "MASTER", 0)[1]["task"] == {"type": "chief", "index": 0}
 
 
 def test_a_single_replica_is_at_localhost():
-    assert told(rendered(CHIEF), "MASTER", 0)[1]["cluster"] == {"chief": ["localhost:2222"]}
+    assert environment_of(rendered(CHIEF), "MASTER", 0)[1]["cluster"] == {"chief": ["localhost:2222"]}
 
 
 def test_the_operators_tf_config_needs_neither_a_shell_nor_a_command():
-    made = whole(CHIEF | WORKERS | {"evaluator": {}}, args=["--steps=1"], **v1alpha1(tf_config="operator"))
-    for part in made.manifest["spec"]["replicaSpecs"]:
+    manifest = whole(CHIEF | WORKERS | {"evaluator": {}}, args=["--steps=1"], **v1alpha1(tf_config="operator"))
+    for part in manifest.manifest["spec"]["replicaSpecs"]:
         (container,) = part["template"]["spec"]["containers"]
         assert (container["command"], container["args"]) == (["python", "t.py"], ["--steps=1"])
         assert "TFSTEPS_TF_CONFIG" not in {variable["name"] for variable in container["env"]}
         (index,) = [variable for variable in container["env"] if variable["name"] == "TFSTEPS_INDEX"]
         assert index["valueFrom"] == {"fieldRef": {"fieldPath": "metadata.labels['task_index']"}}
-    env = made.dependents[0]["spec"]["template"]["spec"]["containers"][0]["env"]
+    env = manifest.dependents[0]["spec"]["template"]["spec"]["containers"][0]["env"]
     (config,) = [
         json.loads(variable["value"].replace("$(TFSTEPS_INDEX)", "0"))
         for variable in env
@@ -164,8 +164,8 @@ def test_the_operators_tf_config_needs_neither_a_shell_nor_a_command():
 
 
 def test_the_operators_tf_config_leaves_the_index_of_later_workers_to_a_shell():
-    made = rendered(WORKERS, **v1alpha1(tf_config="operator"))
-    (container,) = made["spec"]["replicaSpecs"][1]["template"]["spec"]["containers"]
+    manifest = rendered(WORKERS, **v1alpha1(tf_config="operator"))
+    (container,) = manifest["spec"]["replicaSpecs"][1]["template"]["spec"]["containers"]
     env = {"TFSTEPS_TASK_INDEX": "0", "TF_CONFIG": "the operator's", "PATH": "/usr/bin:/bin"}
     command = [*container["command"][:-2], "sh", "-c", 'echo "$TFSTEPS_INDEX $TF_CONFIG"']
     ran = subprocess.run(command, env=env, capture_output=True, check=True, text=True)
@@ -173,23 +173,23 @@ def test_the_operators_tf_config_leaves_the_index_of_later_workers_to_a_shell():
 
 
 def test_pods_get_the_labels_that_the_operator_does_not_copy():
-    made = rendered(CHIEF | WORKERS | PS, **v1alpha1(default_ps=True))
-    labels = KIND.pod_labels(made, ReplicaName("ps", 1))
+    manifest = rendered(CHIEF | WORKERS | PS, **v1alpha1(default_ps=True))
+    labels = KIND.pod_labels(manifest, ReplicaName("ps", 1))
     assert labels["tfsteps.dev/run-id"] == "r"
     assert labels["tfsteps.dev/role"] == "ps"
     for options in ({"default_ps": True}, {"api": "kubeflow.org"}):
         needed = KIND.permissions(job(CHIEF | WORKERS | PS, **v1alpha1(**options)))
         assert "patch pods" in {f"{permission.verb} {permission.plural}" for permission in needed}
-    assert KIND.other_name(made) == made["spec"]["RuntimeId"]
+    assert KIND.other_name(manifest) == manifest["spec"]["RuntimeId"]
 
 
 def test_without_a_chief_the_master_is_worker_0_and_the_others_count_on():
-    made = rendered({"worker": {"replicas": 3}}, **v1alpha1(tf_port=4444))
-    stem = f"{made['metadata']['name']}-{{}}-{made['spec']['RuntimeId']}-{{}}:4444"
+    manifest = rendered({"worker": {"replicas": 3}}, **v1alpha1(tf_port=4444))
+    stem = f"{manifest['metadata']['name']}-{{}}-{manifest['spec']['RuntimeId']}-{{}}:4444"
     hosts = [stem.format("master", 0), stem.format("worker", 0), stem.format("worker", 1)]
     for kind, task, index in [("MASTER", 0, 0), ("WORKER", 0, 1), ("WORKER", 1, 2)]:
-        found, config = told(made, kind, task)
-        assert (found, config["task"]) == (index, {"type": "worker", "index": index})
+        outcome, config = environment_of(manifest, kind, task)
+        assert (outcome, config["task"]) == (index, {"type": "worker", "index": index})
         assert config["cluster"] == {"worker": hosts}
 
 
@@ -212,50 +212,50 @@ def test_without_a_chief_the_master_is_worker_0_and_the_others_count_on():
 )
 def test_whose_pod_it_is(kind, labels, replicas, replica):
     names = ("job_type", "task_index", "tfsteps.dev/role")
-    given = {name: value for name, value in zip(names, labels, strict=True) if value is not None}
+    training_job = {name: value for name, value in zip(names, labels, strict=True) if value is not None}
     every = [ReplicaName(name, i) for name, role in replicas.items() for i in range(role.get("replicas", 1))]
-    assert kind.replica({"labels": given}, every) == replica
+    assert kind.replica({"labels": training_job}, every) == replica
 
 
 def test_an_evaluator_is_a_job_beside_the_tfjob():
     job_and_evaluator = whole(CHIEF | WORKERS | {"evaluator": {"image": "acme/eval:1"}})
-    made = job_and_evaluator.manifest
+    manifest = job_and_evaluator.manifest
     (part,) = job_and_evaluator.dependents
     assert part["kind"] == "Job"
-    assert part["metadata"]["labels"]["tf_job_name"] == made["metadata"]["name"]
+    assert part["metadata"]["labels"]["tf_job_name"] == manifest["metadata"]["name"]
     pod = part["spec"]["template"]
-    assert KIND.selector(made["metadata"]["name"]) == f"tf_job_name={pod['metadata']['labels']['tf_job_name']}"
+    assert KIND.selector(manifest["metadata"]["name"]) == f"tf_job_name={pod['metadata']['labels']['tf_job_name']}"
     env = {entry["name"]: entry.get("value") for entry in pod["spec"]["containers"][0]["env"]}
     config = json.loads(env["TF_CONFIG"].replace("$(TFSTEPS_INDEX)", "0"))
     assert config["task"]["type"] == "evaluator"
     assert set(config["cluster"]) == {"chief", "worker"}
     assert KIND.roles(job_and_evaluator.observed())["evaluator"].template is pod
-    assert KIND.roles(made)["evaluator"].replicas == 1
-    wanted = {
+    assert KIND.roles(manifest)["evaluator"].replicas == 1
+    permissions = {
         f"{permission.verb} {permission.plural}" for permission in KIND.permissions(job(CHIEF | {"evaluator": {}}))
     }
-    assert {"create jobs", "patch jobs", "list jobs"} == wanted
+    assert {"create jobs", "patch jobs", "list jobs"} == permissions
 
 
 def test_default_parameter_servers():
-    made = rendered(CHIEF | WORKERS | PS, **v1alpha1(default_ps=True, tf_image="tf:2"))
-    ps = made["spec"]["replicaSpecs"][2]
+    manifest = rendered(CHIEF | WORKERS | PS, **v1alpha1(default_ps=True, tf_image="tf:2"))
+    ps = manifest["spec"]["replicaSpecs"][2]
     assert ps == {"tfReplicaType": "PS", "replicas": 2, "tfPort": 2222}
-    assert made["spec"]["tfImage"] == "tf:2"
-    assert KIND.roles(made)["ps"].replicas == 2
+    assert manifest["spec"]["tfImage"] == "tf:2"
+    assert KIND.roles(manifest)["ps"].replicas == 2
 
 
 def test_a_tensorboard_sees_the_volumes_of_the_job():
-    made = rendered(CHIEF, tensorboard={"image": "tb:1"}, volumes=[{"pvc": "data", "mount": "/data"}])
-    assert made["spec"]["tensorboard"] == {
+    manifest = rendered(CHIEF, tensorboard={"image": "tb:1"}, volumes=[{"pvc": "data", "mount": "/data"}])
+    assert manifest["spec"]["tensorboard"] == {
         "logDir": "/data/out/logs",
         "serviceType": "ClusterIP",
         "volumes": [{"name": "volume-0", "persistentVolumeClaim": {"claimName": "data"}}],
         "volumeMounts": [{"name": "volume-0", "mountPath": "/data"}],
     }
-    assert made["spec"]["tfImage"] == "tb:1"
-    service = f"{made['metadata']['name']}-tensorboard-{made['spec']['RuntimeId']}"
-    assert KIND.tensorboard_link(made).path == f"/api/v1/namespaces/ns/services/{service}:80/proxy/"
+    assert manifest["spec"]["tfImage"] == "tb:1"
+    service = f"{manifest['metadata']['name']}-tensorboard-{manifest['spec']['RuntimeId']}"
+    assert KIND.tensorboard_link(manifest).path == f"/api/v1/namespaces/ns/services/{service}:80/proxy/"
     assert KIND.tensorboard_link(rendered(CHIEF)) is None
 
 
@@ -268,10 +268,10 @@ def test_restart_policies_of_a_job(restart, policy):
 
 
 def test_no_name_is_cut():
-    made = rendered(CHIEF | {"worker": {"replicas": 1000}}, name="n" * 63)
-    name = made["metadata"]["name"]
+    manifest = rendered(CHIEF | {"worker": {"replicas": 1000}}, name="n" * 63)
+    name = manifest["metadata"]["name"]
     assert len(name) <= 40
-    assert len(f"{name}-worker-{made['spec']['RuntimeId']}-999-12345") <= 63
+    assert len(f"{name}-worker-{manifest['spec']['RuntimeId']}-999-12345") <= 63
 
 
 # --- pause, end
@@ -343,8 +343,8 @@ REFUSED = {
 
 @pytest.mark.parametrize(("fields", "path"), REFUSED.values(), ids=REFUSED)
 def test_what_is_refused(fields, path):
-    given = job(**{"roles": CHIEF, **fields})
-    assert [spec.dotted(problem.path) for problem in KIND.spec_problems(given)] == [path]
+    training_job = job(**{"roles": CHIEF, **fields})
+    assert [spec.dotted(problem.path) for problem in KIND.spec_problems(training_job)] == [path]
 
 
 @pytest.mark.parametrize(
@@ -371,9 +371,9 @@ def test_what_is_refused(fields, path):
     ],
 )
 def test_what_is_different(fields, words):
-    given = job(**{"roles": CHIEF, **fields})
-    assert KIND.spec_problems(given) == []
-    (warning,) = KIND.warnings(given)
+    training_job = job(**{"roles": CHIEF, **fields})
+    assert KIND.spec_problems(training_job) == []
+    (warning,) = KIND.warnings(training_job)
     assert words in warning
 
 
@@ -384,9 +384,9 @@ def test_workers_may_restart_on_failure():
 
 def test_a_job_file_chooses_the_api():
     system = registry.get("tfjob-v1alpha1")
-    places = OutputPaths(output="/o", model="/o/m", logs="/o/l", base_dir=None)
+    paths = OutputPaths(output="/o", model="/o/m", logs="/o/l", base_dir=None)
     for api in KINDS:
-        (plan,) = system.plan(job(CHIEF, **v1alpha1(api=api)), Identity(run="r", task="t"), places)
+        (plan,) = system.plan(job(CHIEF, **v1alpha1(api=api)), Identity(run="r", task="t"), paths)
         assert plan["apiVersion"] == f"{api}/v1alpha1"
     assert [kind.resource.api for kind in registry.kinds_of("tfjob-v1alpha1")] == [f"{api}/v1alpha1" for api in KINDS]
 

@@ -11,8 +11,8 @@ from tfsteps.steps.evaluate_gate import launcher
 
 @pytest.mark.parametrize("value", [math.nan, None, "0.9", True])
 def test_not_a_number(value, tmp_path, capsys, monkeypatch):
-    given = {"metric": "loss", "threshold": 0.5, "metrics": {"loss": value}}
-    monkeypatch.setattr(ExecutorInput, "parameters", given)  # JSON has no NaN; engines that write one exist
+    inputs = {"metric": "loss", "threshold": 0.5, "metrics": {"loss": value}}
+    monkeypatch.setattr(ExecutorInput, "parameters", inputs)  # JSON has no NaN; engines that write one exist
     text = json.dumps({"outputs": {"outputFile": str(tmp_path / "out.json")}})
     assert launcher.main(["--executor_input", text]) == 2
     assert "metrics.loss" in capsys.readouterr().err
@@ -32,8 +32,8 @@ UNSET = "Metric accuracy is not set: no scalar was found in the event files for 
 
 def run(tmp_path, parameters, artifact=None):
     listed = {"artifact": {"artifacts": [{"name": "metrics", "uri": "", "metadata": artifact}]}} if artifact else {}
-    given = {"metric": "accuracy", "threshold": 0.4, "required": True, **parameters}
-    inputs = {"parameterValues": given, "artifacts": listed}
+    parameter_values = {"metric": "accuracy", "threshold": 0.4, "required": True, **parameters}
+    inputs = {"parameterValues": parameter_values, "artifacts": listed}
     text = json.dumps({"inputs": inputs, "outputs": {"outputFile": str(tmp_path / "out.json")}})
     return launcher.main(["--executor_input", text])
 

@@ -53,7 +53,7 @@ def test_a_launcher_that_was_killed(server, tmp_path, capfd):
 def test_a_workflow_of_argo(server, tmp_path):
     def run(*failures):
         nodes = [{"displayName": name, "message": "Error", "finishedAt": at} for name, at in failures]
-        given = [
+        arguments = [
             "--argo",
             "notify",
             "state=Failed",
@@ -61,7 +61,7 @@ def test_a_workflow_of_argo(server, tmp_path):
             "format=",
             "run_id=w1",
         ]
-        assert launcher._notify(ArgoTask.from_arguments(given, {}, tmp_path)).code == 0
+        assert launcher._notify(ArgoTask.from_arguments(arguments, {}, tmp_path)).code == 0
         assert (tmp_path / "outputs" / "delivered").read_text() == "true"
         return server.requests[-1].body
 

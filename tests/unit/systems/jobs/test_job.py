@@ -43,12 +43,12 @@ def jobs(whole, **conditions):
     """Return the job object of Jobs with a condition each, by role; `_` in a reason's place is none."""
     items = listed(whole)
     for item in items:
-        said = conditions.get(item["metadata"]["labels"]["tfsteps.dev/role"])
-        if said:
-            type_, _, reason = said.partition(":")
+        condition = conditions.get(item["metadata"]["labels"]["tfsteps.dev/role"])
+        if condition:
+            type_, _, reason = condition.partition(":")
             item["status"] = {"conditions": [{"type": type_, "status": "True", "reason": reason}]}
-    (found,) = KIND.group_objects(reversed(items))
-    return found
+    (roles,) = KIND.group_objects(reversed(items))
+    return roles
 
 
 VERDICTS = {
@@ -189,8 +189,8 @@ def test_it_starts_once_its_parts_are_there():
 
 
 def test_roles_and_replicas():
-    found = KIND.roles(jobs(rendered()))
-    assert {name: role.replicas for name, role in found.items()} == {"chief": 1, "worker": 2, "ps": 1}
+    roles = KIND.roles(jobs(rendered()))
+    assert {name: role.replicas for name, role in roles.items()} == {"chief": 1, "worker": 2, "ps": 1}
     labels = {"tfsteps.dev/role": "ps", "batch.kubernetes.io/job-completion-index": "1"}
     assert KIND.replica({"labels": labels}, []) == ReplicaName("ps", 1)
     assert KIND.replica({"labels": {"tfsteps.dev/role": "ps"}}, []) is None

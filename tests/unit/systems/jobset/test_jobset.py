@@ -31,7 +31,7 @@ def rendered(**fields):
     return KIND.render(described, IDENTITY, PLACES, "ns")
 
 
-def made(**fields):
+def manifest(**fields):
     return rendered(**fields).manifest
 
 
@@ -42,7 +42,7 @@ def jobs_of(item):
 # --- verdict
 
 
-def said(kind, reason, status="True", at="2026-11-25T06:45:39Z"):
+def condition_of(kind, reason, status="True", at="2026-11-25T06:45:39Z"):
     return {**condition(kind, status, reason), "lastTransitionTime": at}
 
 
@@ -62,27 +62,30 @@ def jobset(*conditions, labels=None, suspend=None, policy=None, **status):
 COUNTS = [{"name": "worker", "ready": 0, "succeeded": 0, "failed": 0, "active": 1, "suspended": 0}]
 ON_LIMIT = {"maxRestarts": 0, "rules": [{"action": "FailJobSet", "onJobFailureReasons": ["BackoffLimitExceeded"]}]}
 ON_CODE = {"maxRestarts": 2, "rules": [{"action": "FailJobSet", "onJobFailureReasons": ["PodFailurePolicy"]}]}
-COMPLETED, FAILED = said("Completed", "AllJobsCompleted"), said("Failed", "FailedJobs")
-BY_RULE, RESTARTED = said("Failed", "FailJobSetFailurePolicyAction"), said("Failed", "ReachedMaxRestarts")
+COMPLETED, FAILED = condition_of("Completed", "AllJobsCompleted"), condition_of("Failed", "FailedJobs")
+BY_RULE, RESTARTED = (
+    condition_of("Failed", "FailJobSetFailurePolicyAction"),
+    condition_of("Failed", "ReachedMaxRestarts"),
+)
 VERDICTS = {
     "nobody has looked at it": (jobset(), State.PENDING, ""),
     "its Jobs are counted": (jobset(replicatedJobsStatus=COUNTS), State.PENDING, "Created"),
     "suspended before anybody looked": (jobset(suspend=True), State.SUSPENDED, ""),
     "restarts all": (
-        jobset(said("RestartingJobSet", "DefaultFailurePolicy")),
+        jobset(condition_of("RestartingJobSet", "DefaultFailurePolicy")),
         State.RESTARTING,
         "DefaultFailurePolicy",
     ),
-    "restarted all": (jobset(said("RestartingJobSet", "JobsReady", "False")), State.PENDING, ""),
+    "restarted all": (jobset(condition_of("RestartingJobSet", "JobsReady", "False")), State.PENDING, ""),
     "suspended while it restarts": (
-        jobset(said("RestartingJobSet", "DefaultFailurePolicy"), suspend=True),
+        jobset(condition_of("RestartingJobSet", "DefaultFailurePolicy"), suspend=True),
         State.SUSPENDED,
         "",
     ),
-    "suspended": (jobset(said("Suspended", "SuspendedJobs"), suspend=True), State.SUSPENDED, "SuspendedJobs"),
-    "in a queue": (jobset(said("Suspended", "SuspendedJobs"), labels=QUEUE), State.QUEUED, "SuspendedJobs"),
+    "suspended": (jobset(condition_of("Suspended", "SuspendedJobs"), suspend=True), State.SUSPENDED, "SuspendedJobs"),
+    "in a queue": (jobset(condition_of("Suspended", "SuspendedJobs"), labels=QUEUE), State.QUEUED, "SuspendedJobs"),
     "resumed": (
-        jobset(said("Suspended", "ResumeJobs", "False"), replicatedJobsStatus=COUNTS),
+        jobset(condition_of("Suspended", "ResumeJobs", "False"), replicatedJobsStatus=COUNTS),
         State.PENDING,
         "Created",
     ),
@@ -92,18 +95,22 @@ VERDICTS = {
     "failed": (jobset(FAILED, terminalState="Failed"), State.FAILED, "FailedJobs"),
     "failed, by the scalar alone": (jobset(terminalState="Failed"), State.FAILED, ""),
     "both": (jobset(COMPLETED, FAILED), State.FAILED, "FailedJobs"),
-    "failed after its deadline": (jobset(said("Failed", "FailedJobs", at=LATE)), State.FAILED, "DeadlineExceeded"),
+    "failed after its deadline": (
+        jobset(condition_of("Failed", "FailedJobs", at=LATE)),
+        State.FAILED,
+        "DeadlineExceeded",
+    ),
     "failed after its deadline, when no restart was allowed": (
-        jobset(said("Failed", "ReachedMaxRestarts", at=LATE), policy=ON_LIMIT),
+        jobset(condition_of("Failed", "ReachedMaxRestarts", at=LATE), policy=ON_LIMIT),
         State.FAILED,
         "DeadlineExceeded",
     ),
     "failed by the rule about the limit, after its deadline": (
-        jobset(said("Failed", "FailJobSetFailurePolicyAction", at=LATE), policy=ON_LIMIT),
+        jobset(condition_of("Failed", "FailJobSetFailurePolicyAction", at=LATE), policy=ON_LIMIT),
         State.FAILED,
         "BackoffLimitExceeded",
     ),
-    "failed is over": (jobset(said("Failed", "FailedJobs", "False")), State.PENDING, ""),
+    "failed is over": (jobset(condition_of("Failed", "FailedJobs", "False")), State.PENDING, ""),
     "failed by the rule about the limit": (jobset(BY_RULE, policy=ON_LIMIT), State.FAILED, "BackoffLimitExceeded"),
     "failed by another rule": (jobset(BY_RULE, policy=ON_CODE), State.FAILED, "FailJobSetFailurePolicyAction"),
     "no rule applied, and no restart is allowed": (jobset(RESTARTED, policy=ON_LIMIT), State.FAILED, "FailedJobs"),
@@ -113,8 +120,8 @@ VERDICTS = {
 
 @pytest.mark.parametrize(("item", "state", "reason"), VERDICTS.values(), ids=VERDICTS)
 def test_verdict(item, state, reason):
-    found = KIND.verdict(item)
-    assert (found.state, found.reason) == (state, reason)
+    outcome = KIND.verdict(item)
+    assert (outcome.state, outcome.reason) == (state, reason)
 
 
 def test_the_controllers_message_is_passed_on():
@@ -136,10 +143,12 @@ def test_the_controllers_message_is_passed_on():
     ],
 )
 def test_who_decides(fields, targets, alone):
-    item = made(**fields)
+    item = manifest(**fields)
     assert item["spec"]["successPolicy"] == {"operator": "All", "targetReplicatedJobs": targets}
     index_0 = {"rules": [{"succeededIndexes": "0"}]}
-    assert [name for name, each in jobs_of(item).items() if each.get("successPolicy") == index_0] == alone
+    assert [
+        name for name, replicated_job in jobs_of(item).items() if replicated_job.get("successPolicy") == index_0
+    ] == alone
 
 
 @pytest.mark.parametrize(
@@ -154,7 +163,7 @@ def test_who_decides(fields, targets, alone):
     ],
 )
 def test_restarts(fields, pods, limit, permanent):
-    [worker] = jobs_of(made(**fields)).values()
+    [worker] = jobs_of(manifest(**fields)).values()
     assert (worker["template"]["spec"]["restartPolicy"], worker["backoffLimit"]) == (pods, limit)
     codes = [rule["onExitCodes"]["values"] for rule in worker.get("podFailurePolicy", {}).get("rules", [])]
     assert codes == ([list(range(1, 128))] if permanent else [])
@@ -196,12 +205,13 @@ ON_DEADLINE = {"name": "DeadlineExceeded", "action": "FailJobSet", "onJobFailure
     ],
 )
 def test_restarts_of_all_replicas_together(fields, rules, pods):
-    item = made(**fields, **TOGETHER, backoff_limit=2)
+    item = manifest(**fields, **TOGETHER, backoff_limit=2)
     strategy = {"maxRestarts": 2, "restartStrategy": "BlockingRecreate"}
     assert item["spec"]["failurePolicy"] == {**strategy, "rules": rules}
     specs = jobs_of(item)
     assert {
-        name: (each["template"]["spec"]["restartPolicy"], each["backoffLimit"]) for name, each in specs.items()
+        name: (replicated_job["template"]["spec"]["restartPolicy"], replicated_job["backoffLimit"])
+        for name, replicated_job in specs.items()
     } == pods
     assert ("podFailurePolicy" in specs["worker"]) == (fields["restart"] == "exit_code")
 
@@ -210,7 +220,7 @@ def test_restarts_together_count_once():
     two_workers = job(restart="on_failure", backoff_limit=3, **TOGETHER)
     assert KIND.restart_limit(two_workers) == 3 + 3 * 2
     assert KIND.restart_limit(job(restart="on_failure", backoff_limit=3)) == 3
-    assert made(restart="on_failure", **TOGETHER)["spec"]["failurePolicy"]["maxRestarts"] == 3
+    assert manifest(restart="on_failure", **TOGETHER)["spec"]["failurePolicy"]["maxRestarts"] == 3
 
 
 @pytest.mark.parametrize(
@@ -242,10 +252,10 @@ def test_always_is_refused_once_for_the_job_and_once_for_each_role_that_sets_it(
 
 
 def test_tf_config_names_the_hosts_of_every_role_but_the_evaluator():
-    item = made(roles=SERVERS)
+    item = manifest(roles=SERVERS)
     name = item["metadata"]["name"]
-    for role, each in jobs_of(item).items():
-        env = {entry["name"]: entry for entry in each["template"]["spec"]["containers"][0]["env"]}
+    for role, replicated_job in jobs_of(item).items():
+        env = {entry["name"]: entry for entry in replicated_job["template"]["spec"]["containers"][0]["env"]}
         assert list(env).index("TFSTEPS_INDEX") < list(env).index("TF_CONFIG")
         config = json.loads(env["TF_CONFIG"]["value"].replace("$(TFSTEPS_INDEX)", "0"))
         assert config["task"] == {"type": role, "index": 0}
@@ -255,13 +265,13 @@ def test_tf_config_names_the_hosts_of_every_role_but_the_evaluator():
 
 @pytest.mark.parametrize("replicas", [1, 11, 1001])
 def test_names_of_pods_fit(replicas):
-    item = made(name="n" * 63, roles={"chief": {}, "worker": {"replicas": replicas}})
+    item = manifest(name="n" * 63, roles={"chief": {}, "worker": {"replicas": replicas}})
     pods = [f"{item['metadata']['name']}-worker-0-{replicas - 1}-abcde", f"{item['metadata']['name']}-chief-0-0-abcde"]
     assert max(map(len, pods)) == 63
 
 
 def test_roles_and_replicas_are_found_again():
-    roles = KIND.roles(made(roles=SERVERS))
+    roles = KIND.roles(manifest(roles=SERVERS))
     assert {name: role.replicas for name, role in roles.items()} == {"chief": 1, "worker": 2, "ps": 2, "evaluator": 1}
     labels = roles["worker"].template["metadata"]["labels"]
     assert KIND.replica({"labels": {**labels, INDEX: "1"}}, []) == ReplicaName("worker", 1)
@@ -271,7 +281,7 @@ def test_roles_and_replicas_are_found_again():
 
 
 def test_its_jobs_have_no_labels_by_which_another_system_would_take_them_for_its_own():
-    assert all("metadata" not in replicatedjob["template"] for replicatedjob in made()["spec"]["replicatedJobs"])
+    assert all("metadata" not in replicatedjob["template"] for replicatedjob in manifest()["spec"]["replicatedJobs"])
 
 
 # --- queue and gang

@@ -51,13 +51,13 @@ CASES = {
 
 @pytest.mark.parametrize(("item", "state", "reason"), CASES.values(), ids=CASES)
 def test_verdict(item, state, reason):
-    found = TFJob().verdict(item)
-    assert (found.state, found.reason) == (state, reason)
+    outcome = TFJob().verdict(item)
+    assert (outcome.state, outcome.reason) == (state, reason)
 
 
 def test_the_operators_message_is_passed_on():
-    said = "TFJob ns/job has failed because 1 Worker replica(s) failed."
-    assert TFJob().verdict(tfjob(condition("Failed", message=said))).message == said
+    message = "TFJob ns/job has failed because 1 Worker replica(s) failed."
+    assert TFJob().verdict(tfjob(condition("Failed", message=message))).message == message
 
 
 def test_kueue_holds_a_job_back_by_a_label():

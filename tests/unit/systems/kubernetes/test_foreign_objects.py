@@ -63,13 +63,13 @@ def odd(kind, number=10**9):
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_an_impossible_job_is_reported_and_the_others_are_judged(kind):
-    fake, said = FakeApiServer(odd(kind)), []
+    fake, lines = FakeApiServer(odd(kind)), []
     with serve(fake.answer) as server:
         api = Api(server.access(), patience=0)
-        count = Sweep(api, [kind], "", said.append).run()
-        shown = ClusterRuns(api, [kind], "", lambda *_: Origin("", ""), said.append).jobs()
+        count = Sweep(api, [kind], "", lines.append).run()
+        shown = ClusterRuns(api, [kind], "", lambda *_: Origin("", ""), lines.append).jobs()
     assert (fake.deleted, count.failures, [job.status.job for job in shown]) == (["due"], 1, ["due"])
-    assert ["is not understood" in line for line in said] == [True, False, True]
+    assert ["is not understood" in line for line in lines] == [True, False, True]
 
 
 # --- depth
@@ -88,13 +88,13 @@ def deep(fake, asked, levels=DEEPER):
 def test_an_object_that_is_nested_too_deep_costs_itself_alone():
     kind = KINDS["tfjob-v1alpha1 of tensorflow.org/v1alpha1"]
     bomb = {**job_of(kind), "x": ["DEEP", 1], "status": {}}  # its deadline has passed, too
-    fake, said = FakeApiServer({(kind.resource.api, "tfjobs"): [bomb, other(kind)], PODS: []}), []
+    fake, lines = FakeApiServer({(kind.resource.api, "tfjobs"): [bomb, other(kind)], PODS: []}), []
     with serve(functools.partial(deep, fake)) as server:
         api = Api(server.access(), patience=0)
-        count = Sweep(api, [kind], "", said.append).run()
-        shown = ClusterRuns(api, [kind], "", lambda *_: Origin("", ""), said.append).jobs()
+        count = Sweep(api, [kind], "", lines.append).run()
+        shown = ClusterRuns(api, [kind], "", lambda *_: Origin("", ""), lines.append).jobs()
     assert (fake.deleted, count.failures, len(shown)) == (["due"], 1, 2)
-    assert "nested more than 100 levels deep" in said[0]
+    assert "nested more than 100 levels deep" in lines[0]
 
 
 def nested(levels, rng):
@@ -111,7 +111,7 @@ def cut(value, levels):
         return "left out: nested more than 100 levels deep"
     if isinstance(value, list):
         return [cut(item, levels - 1) for item in value]
-    return {key: cut(each, levels - 1) for key, each in value.items()}
+    return {key: cut(child, levels - 1) for key, child in value.items()}
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -121,8 +121,8 @@ def test_what_is_left_out_is_what_is_too_deep(seed):
     spaces = rng.choice([(",", ":"), (", ", ": ")])
     deepest = '{"at":' + "[" * DEEPER + "]" * DEEPER + "}"
     text = json.dumps({"kind": "List", "items": [*items, "DEEPEST"]}, separators=spaces).replace('"DEEPEST"', deepest)
-    *found, last = answers.decode(text)["items"]
-    for item, expected in zip(found, items, strict=True):
+    *items_before, last = answers.decode(text)["items"]
+    for item, expected in zip(items_before, items, strict=True):
         whole = cut(expected, 98)  # the item itself is at level 3
         assert item == (whole if whole == expected else {**whole, answers.CUT: item[answers.CUT]})
     assert answers.CUT in last
@@ -155,7 +155,7 @@ def test_ranges_that_overlap_are_not_understood(ranges):
 
 def test_ranges_beyond_the_replicas_are_cut():
     text = json.dumps({"succeeded": {"worker": [[1, 10**12]], "ps": [[0, 3]]}})
-    found = noted_states(
+    items_before = noted_states(
         {"metadata": {"annotations": {REPLICAS: text}}}, [ReplicaName("worker", 0), ReplicaName("worker", 1)]
     )
-    assert found == {ReplicaName("worker", 1): ReplicaState.SUCCEEDED}
+    assert items_before == {ReplicaName("worker", 1): ReplicaState.SUCCEEDED}

@@ -53,8 +53,8 @@ REPLICASET = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid
 
 def job_of(kind, uid="new"):
     """Return an ended job object of a kind, whose deadline has passed."""
-    places = OutputPaths(output="/o", model="/m", logs="/l", base_dir=pathlib.Path())
-    item = json.loads(json.dumps(kind.render(SPEC, Identity(run="r", task="t"), places, "ns").manifest))
+    paths = OutputPaths(output="/o", model="/m", logs="/l", base_dir=pathlib.Path())
+    item = json.loads(json.dumps(kind.render(SPEC, Identity(run="r", task="t"), paths, "ns").manifest))
     item["metadata"] |= {"uid": uid, "creationTimestamp": "2020-01-01T00:00:00Z"}
     item["metadata"]["annotations"] = {"tfsteps.dev/deadline": "60"}
     return {**item, "status": ENDED[kind.name]}
@@ -107,7 +107,7 @@ def chain(kind, job):
 
 def case(name, kind):
     """Return the objects between a job and its pods, and the owners of a pod with its labels."""
-    own, right = chain(kind, job_of(kind))
+    own_objects, right = chain(kind, job_of(kind))
     old, wrong = chain(kind, job_of(kind, "old"))
     owners = {
         "its job": [right],
@@ -118,7 +118,9 @@ def case(name, kind):
         "an earlier job": [wrong],
         "an earlier job that is gone": [wrong],
     }[name]
-    return {key: [*own[key], *old[key]] for key in own} if name == "an earlier job" else own, owners
+    return {
+        key: [*own_objects[key], *old[key]] for key in own_objects
+    } if name == "an earlier job" else own_objects, owners
 
 
 OTHERS = [
@@ -137,14 +139,14 @@ OTHERS = [
 def launcher(kind, job, api, pods, monkeypatch):
     """Return how many pods a launcher follows; it reads their logs, and deletes them at the end."""
     monkeypatch.setattr(following, "ContainerLog", Reader)
-    monkeypatch.setattr(Reader, "told", [], raising=False)
+    monkeypatch.setattr(Reader, "events", [], raising=False)
     handle = KubernetesJob(api, kind, job, SPEC, None)
     follower = PodFollower(handle._api, handle._urgent, kind, handle._tracker, Inbox())
     for item in pods:
         list(follower.saw(Listed([item]), 1.0))
         list(follower.saw(Changed(item), 1.0))
     followed = len(handle._tracker.pods)
-    assert (len(set(Reader.told)), handle._tracker.restarts) == (followed, 50 * followed)
+    assert (len(set(Reader.events)), handle._tracker.restarts) == (followed, 50 * followed)
     handle.remove("pods")
     return followed
 
@@ -207,18 +209,18 @@ def test_a_pod_whose_controller_is_not_known_is_followed_once_it_is(kind):
     (item,), refusing = fake.objects[PODS], Refusing(fake)
     with serve(refusing.answer) as server:
         index = OwnerIndex(Api(server.access(), patience=0), "ns", job_of(kind)["metadata"]["name"])
-        own = OwnPods(kind, index)
-        assert own.among(Listed([item]), job_of(kind)) == Listed([])
-        assert own.among(Changed(item), job_of(kind)) is None
-        assert "may not be this job's, and is not followed: Job " in own.complaint.message
-        assert "not for you" in own.complaint.message
+        own_objects = OwnPods(kind, index)
+        assert own_objects.among(Listed([item]), job_of(kind)) == Listed([])
+        assert own_objects.among(Changed(item), job_of(kind)) is None
+        assert "may not be this job's, and is not followed: Job " in own_objects.warning.message
+        assert "not for you" in own_objects.warning.message
         asked, refusing.refuses = len(server.asked), False
-        assert list(own.decided(job_of(kind))) == []
+        assert list(own_objects.decided(job_of(kind))) == []
         assert len(server.asked) == asked, "the refused request is not sent again at once"
         index._pause_until = 0.0
-        assert list(own.decided(job_of(kind))) == [Changed(item)]
-        assert own.complaint is None
-        assert own.among(Deleted(item), job_of(kind)) == Deleted(item)
+        assert list(own_objects.decided(job_of(kind))) == [Changed(item)]
+        assert own_objects.warning is None
+        assert own_objects.among(Deleted(item), job_of(kind)) == Deleted(item)
 
 
 @pytest.mark.parametrize("kind", INDIRECT.values(), ids=INDIRECT)
@@ -232,14 +234,14 @@ def test_a_pod_whose_controller_is_not_known_is_not_reported_as_missing(kind, mo
 
 @pytest.mark.parametrize("kind", INDIRECT.values(), ids=INDIRECT)
 def test_a_pod_whose_controller_is_not_known_is_left_and_reported(kind):
-    fake, said = server_of(kind, *case("its job", kind)), []
+    fake, lines = server_of(kind, *case("its job", kind)), []
     with serve(Refusing(fake).answer) as server:
         api = Api(server.access(), patience=0)
-        (seen,) = ClusterRuns(api, [kind], "ns", lambda *_: Origin("", ""), said.append).jobs()
-        assert (seen.pods, len(said)) == ([], 1)
-        assert "is left out; it may be of job" in said.pop()
-        assert Sweep(api, [kind], "", said.append).run().failures == 1
-        assert "is its job's is not known" in said[0]
+        (seen,) = ClusterRuns(api, [kind], "ns", lambda *_: Origin("", ""), lines.append).jobs()
+        assert (seen.pods, len(lines)) == ([], 1)
+        assert "is left out; it may be of job" in lines.pop()
+        assert Sweep(api, [kind], "", lines.append).run().failures == 1
+        assert "is its job's is not known" in lines[0]
         with pytest.raises(LaunchError, match="not for you"):
             Finalizer(api, kind, "ns").clean_up("r", lambda _: YES, None)
     assert fake.deleted == []
@@ -272,9 +274,9 @@ def of(uid, name="worker-0", owner="u1"):
 
 def events(*seen):
     """Return what a tracker makes of these events of the watch on the pods."""
-    own, scenario = OwnPods(TFJob(), OwnerIndex(None, "ns", "job")), Scenario()
+    own_objects, scenario = OwnPods(TFJob(), OwnerIndex(None, "ns", "job")), Scenario()
     for item in seen:
-        if passed := own.among(item, tfjob()):
+        if passed := own_objects.among(item, tfjob()):
             scenario.pods(passed)
     return scenario
 

@@ -58,9 +58,9 @@ def pods(value):
 
 
 def secrets_of(value):
-    found = [pod.get("imagePullSecrets") for pod in pods(value)]
-    assert found, "there is no pod"
-    return found
+    secrets = [pod.get("imagePullSecrets") for pod in pods(value)]
+    assert secrets, "there is no pod"
+    return secrets
 
 
 @pytest.mark.parametrize("kind", registry.kinds(), ids=lambda kind: kind.resource.api)
@@ -78,14 +78,14 @@ def test_the_tensorboard(job):
 
 def test_the_job_that_stores_code(job):
     template = registry.kinds()[0].render(job, WHO, PLACES, "ns").manifest
-    made = code_claim.manifest_of(job.code, "n", "tf:2", next(pods(template)), 1)
-    assert secrets_of(made) == [[USERS, PLATFORMS]]
+    manifest = code_claim.manifest_of(job.code, "n", "tf:2", next(pods(template)), 1)
+    assert secrets_of(manifest) == [[USERS, PLATFORMS]]
 
 
 def test_the_job_that_starts_the_runs_of_a_schedule():
     workflow = {"metadata": {}, "spec": {"imagePullSecrets": [USERS]}}
-    made = cronjob.objects(Schedule(interval=3600.0), workflow, "nightly", namespace="ns")
-    assert secrets_of(made) == [[USERS]]
+    manifest = cronjob.objects(Schedule(interval=3600.0), workflow, "nightly", namespace="ns")
+    assert secrets_of(manifest) == [[USERS]]
 
 
 def test_there_is_no_other_module_that_makes_pods():

@@ -57,8 +57,8 @@ def environment(monkeypatch):
     monkeypatch.setenv("MINE", "1")
     monkeypatch.setenv("TFSTEPS_WEBHOOK_URL", "https://secret")
     result = run_job("name: a\nroles: {worker: {}}\ncommand: [env]")
-    assert result.said("MINE=1")
-    assert not result.said("https://secret")
+    assert result.printed("MINE=1")
+    assert not result.printed("https://secret")
     assert "MINE" not in pod_variables()
 
 
@@ -84,9 +84,9 @@ def proxies(monkeypatch):
 
 def python(monkeypatch):
     monkeypatch.delenv("PYTHONPATH", raising=False)
-    said = run_job("name: a\nroles: {worker: {}}\ncommand: [env]\nenv: {PYTHONPATH: /mine}").said
-    assert said(r"PYTHONPATH=\S+/startup:/mine")
-    assert said("PYTHONFAULTHANDLER=1")
+    lines = run_job("name: a\nroles: {worker: {}}\ncommand: [env]\nenv: {PYTHONPATH: /mine}").printed
+    assert lines(r"PYTHONPATH=\S+/startup:/mine")
+    assert lines("PYTHONFAULTHANDLER=1")
     assert env(env={"PYTHONPATH": "/mine"})["PYTHONPATH"] == "/mine"  # what the job file says
     assert "PYTHONPATH" not in env()
     assert not {"PYTHONPATH", "PYTHONFAULTHANDLER"} & pod_variables().keys()
@@ -121,8 +121,8 @@ def output(_):
         "test",
         registry.options(),
     )
-    places = registry.get("local").places(job, features.IDENTITY, pathlib.Path("/job"))
-    assert not places.output.startswith("/data")
+    paths = registry.get("local").output_paths(job, features.IDENTITY, pathlib.Path("/job"))
+    assert not paths.output.startswith("/data")
 
 
 def step(image, command):

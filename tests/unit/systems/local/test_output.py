@@ -20,10 +20,10 @@ def collector(tmp_path):
 
 def taken(collector):
     """Take all that waits, the end of one owner after the other."""
-    found = []
+    texts = []
     while (one := until(collector.take)) and one[2]:
-        found.append(one[2])
-    return one[0], b"".join(found)
+        texts.append(one[2])
+    return one[0], b"".join(texts)
 
 
 def test_a_writer_never_waits_for_the_reader(collector):
@@ -45,14 +45,14 @@ def test_each_source_has_its_own_bytes_and_its_end(collector):
             os.write(write, b"%s %d\n" % (name.encode(), number))
     for _, write in pipes.values():
         os.close(write)
-    found = {"a": b"", "b": b""}
+    texts = {"a": b"", "b": b""}
     ends = set()
     while len(ends) < 2:
         name, _, data = until(collector.take)
         assert name not in ends
-        found[name] += data
+        texts[name] += data
         ends |= set() if data else {name}
-    assert found == {name: b"".join(b"%s %d\n" % (name.encode(), n) for n in range(1000)) for name in "ab"}
+    assert texts == {name: b"".join(b"%s %d\n" % (name.encode(), n) for n in range(1000)) for name in "ab"}
 
 
 def test_nothing_waits_for_one_that_holds_the_pipe_of_an_ended_process_open(collector):

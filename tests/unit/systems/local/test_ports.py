@@ -9,8 +9,8 @@ def test_free_ports_are_different_and_free():
     ports = free_ports(20)
     assert len(set(ports)) == 20
     for port in ports:
-        with socket.socket() as each:
-            each.bind(("127.0.0.1", port))
+        with socket.socket() as server:
+            server.bind(("127.0.0.1", port))
 
 
 def test_a_listener_is_seen_whoever_else_listens():

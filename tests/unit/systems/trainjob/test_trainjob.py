@@ -38,14 +38,14 @@ VERSIONS = ["2.0", "2.1", "2.2"]
 
 def of(version, **fields):
     """Return the TrainJob for a version of Trainer."""
-    item, described = made(**fields), job(**fields)
+    item, described = manifest(**fields), job(**fields)
     lacks = {"2.0": ["runtimePatches", "podTemplateOverrides"], "2.1": ["runtimePatches"], "2.2": []}[version]
     for field in lacks:
         item = KIND.older(described, item, f'strict decoding error: unknown field "spec.{field}"')
     return item
 
 
-def made(**fields):
+def manifest(**fields):
     described = job(**fields)
     assert KIND.spec_problems(described) == []
     return KIND.render(described, Identity(run="run", task="task"), PLACES, "ns").manifest
@@ -79,8 +79,8 @@ VERDICTS = {
 
 @pytest.mark.parametrize(("item", "state", "reason"), VERDICTS.values(), ids=VERDICTS)
 def test_verdict(item, state, reason):
-    found = KIND.verdict(item)
-    assert (found.state, found.reason) == (state, reason)
+    outcome = KIND.verdict(item)
+    assert (outcome.state, outcome.reason) == (state, reason)
 
 
 # --- ranks
@@ -103,7 +103,7 @@ SHOW = ["sh", "-c", 'echo "$TFSTEPS_ROLE $TFSTEPS_INDEX $TF_CONFIG"; echo "$PWD"
 
 @pytest.mark.parametrize(("rank", "replica"), list(enumerate(REPLICAS)), ids=str)
 def test_each_rank_is_its_replica(rank, replica):
-    done = run(made(roles=SERVERS, command=SHOW, args=["two words", "", "$HOME"], working_dir="/tmp"), rank)
+    done = run(manifest(roles=SERVERS, command=SHOW, args=["two words", "", "$HOME"], working_dir="/tmp"), rank)
     role, index, config = done.stdout.split(" ", 2)
     assert (role, int(index)) == (replica.role, replica.index)
     assert done.stderr == "/tmp two words  $HOME\n"
@@ -119,7 +119,7 @@ def test_each_rank_is_its_replica(rank, replica):
 
 
 def test_roles_have_commands_and_variables_of_their_own():
-    item = made(
+    item = manifest(
         roles={
             "chief": {"command": ["sh", "-c", "echo lead $SIZE"], "env": {"SIZE": "two words"}},
             "worker": {"replicas": 2, "args": ["echo work $SIZE"]},
@@ -133,7 +133,7 @@ def test_roles_have_commands_and_variables_of_their_own():
 
 def test_a_roles_own_secret_is_read_by_the_kubelet():
     token = {"secret": "hub", "key": "token"}
-    item = made(roles={"chief": {"env": {"TOKEN": token}}, "worker": {}})
+    item = manifest(roles={"chief": {"env": {"TOKEN": token}}, "worker": {}})
     env = {entry["name"]: entry for entry in item["spec"]["trainer"]["env"]}
     assert env["TFSTEPS_CHIEF_TOKEN"]["valueFrom"] == {"secretKeyRef": {"name": "hub", "key": "token"}}
     assert "TOKEN" not in env
@@ -141,11 +141,11 @@ def test_a_roles_own_secret_is_read_by_the_kubelet():
 
 
 def test_the_programs_exit_code_is_the_containers():
-    assert run(made(command=["sh", "-c", "exit 7"]), 0).returncode == 7
+    assert run(manifest(command=["sh", "-c", "exit 7"]), 0).returncode == 7
 
 
 def test_a_rank_without_a_role_reports_it():
-    done = run(made(), 2)
+    done = run(manifest(), 2)
     assert done.returncode == 2
     assert done.stderr == "rank 2 has no role: TFSTEPS_ROLES is 'worker=2'\n"
 
@@ -180,7 +180,7 @@ def test_whose_pod_it_is(labels, replica):
 
 
 def test_pods_get_the_labels_that_trainer_does_not_hand_on():
-    labels = KIND.pod_labels(made(queue="research", labels={"team": "vision"}), ReplicaName("worker", 1))
+    labels = KIND.pod_labels(manifest(queue="research", labels={"team": "vision"}), ReplicaName("worker", 1))
     assert labels == {
         "app.kubernetes.io/managed-by": "tfsteps",
         "tfsteps.dev/run-id": "run",
@@ -192,7 +192,7 @@ def test_pods_get_the_labels_that_trainer_does_not_hand_on():
 
 
 def test_names_of_pods_fit():
-    item = made(name="n" * 63, roles={"chief": {}, "worker": {"replicas": 100}})
+    item = manifest(name="n" * 63, roles={"chief": {}, "worker": {"replicas": 100}})
     assert len(f"{item['metadata']['name']}-node-0-100-abcde") == 63
 
 
@@ -236,17 +236,17 @@ def test_refused(path, fields):
 
 def test_what_all_roles_have_alike_is_the_jobs():
     need = {"resources": {"cpu": 2}, "image": "acme/both:1", "tolerations": [{"key": "gpu", "operator": "Exists"}]}
-    item = made(roles={"chief": need, "worker": need})
+    item = manifest(roles={"chief": need, "worker": need})
     assert item["spec"]["trainer"]["image"] == "acme/both:1"
     assert item["spec"]["trainer"]["resourcesPerNode"]["requests"] == {"cpu": "2"}
     assert overridden(item["spec"])["spec"]["tolerations"] == [{"key": "gpu", "operator": "Exists"}]
 
 
 def test_another_runtime():
-    item = made(systems={"trainjob": {"runtime": "ours"}})
+    item = manifest(systems={"trainjob": {"runtime": "ours"}})
     assert item["spec"]["runtimeRef"] == {"name": "ours"}
     assert KIND.roles(item)["worker"].partial, "the runtime may set resources"
-    assert not KIND.roles(made())["worker"].partial
+    assert not KIND.roles(manifest())["worker"].partial
 
 
 def test_a_missing_runtime_is_explained():
@@ -254,10 +254,10 @@ def test_a_missing_runtime_is_explained():
         'ClusterTrainingRuntime.trainer.kubeflow.org "ours" not found: '
         "specified clusterTrainingRuntime must be created before the TrainJob is created"
     )
-    said = KIND.explain_rejection(made(systems={"trainjob": {"runtime": "ours"}}), refusal)
-    assert "no ClusterTrainingRuntime ours" in said
-    assert "kubectl apply -k manifests/trainjob-runtimes" in said
-    assert KIND.explain_rejection(made(), "exceeded quota") == ""
+    message = KIND.explain_rejection(manifest(systems={"trainjob": {"runtime": "ours"}}), refusal)
+    assert "no ClusterTrainingRuntime ours" in message
+    assert "kubectl apply -k manifests/trainjob-runtimes" in message
+    assert KIND.explain_rejection(manifest(), "exceeded quota") == ""
 
 
 # --- versions of Trainer
@@ -322,7 +322,7 @@ SPOKEN = "strict decoding error: unknown field"
     ],
 )
 def test_a_refusal_of_something_else_is_of_no_older_version(refusal):
-    assert KIND.older(job(), made(), refusal) is None
+    assert KIND.older(job(), manifest(), refusal) is None
 
 
 @pytest.mark.parametrize(
@@ -334,7 +334,7 @@ def test_a_refusal_of_something_else_is_of_no_older_version(refusal):
     ],
 )
 def test_a_field_that_trainer_lacks_is_explained(refusal, names):
-    explained = KIND.explain_rejection(made(), refusal)
+    explained = KIND.explain_rejection(manifest(), refusal)
     assert (
         explained.startswith(f"its Kubeflow Trainer does not know {names}: upgrade Trainer") if names else not explained
     )

@@ -53,7 +53,7 @@ class RunObjects:
     """
 
     def __init__(
-        self, api: Api, kinds: Sequence[JobKind], namespace: str, run: str, task: str = "", *, own: bool = False
+        self, api: Api, kinds: Sequence[JobKind], namespace: str, run: str, task: str = "", *, whole_run: bool = False
     ) -> None:
         """Keep the arguments; no request is sent.
 
@@ -63,11 +63,11 @@ class RunObjects:
             namespace: The namespace; empty = all.
             run: Id of the run.
             task: The task; empty = all tasks.
-            own: Whether the run is the task's own: then what names no task is the task's, too, unless another task has
-                objects.
+            whole_run: Whether the run is the task's own: then what names no task is the task's, too, unless another
+                task has objects.
         """
         self._api, self._namespace = api, namespace
-        self._task, self._own = task and label_value(task), own
+        self._task, self._whole_run = task and label_value(task), whole_run
         self._labels = {**MANAGED_BY, RUN_ID: label_value(run)}
         self._resources = list(dict.fromkeys([*(kind.resource for kind in kinds), JOBS, SERVICES, PODS]))
         self.unseen: list[str] = []
@@ -83,10 +83,10 @@ class RunObjects:
             ApiError: The server refuses all of them, or does not answer.
         """
         self.unseen, errors = [], []
-        found: list[tuple[RunObject, str | None]] = []  # each with its task; None = it names none
+        objects: list[tuple[RunObject, str | None]] = []  # each with its task; None = it names none
         for resource in self._resources:
             try:
-                found += self._of(resource)
+                objects += self._of(resource)
             except ApiError as error:
                 if error.status not in _UNSEEN:
                     raise
@@ -95,10 +95,10 @@ class RunObjects:
                     self.unseen.append(f"{resource.plural}.{resource.api.rpartition('/')[0]}".rstrip("."))
         if len(errors) == len(self._resources):
             raise next((error for error in errors if error.status == 403), errors[0])
-        alone = self._own and all(task in (None, self._task) for _, task in found)
-        tasks = {task for _, task in found} if not self._task else {self._task, *([None] if alone else [])}
-        self.untold = [item for item, task in found if task is None and task not in tasks]
-        return [item for item, task in found if task in tasks]
+        alone = self._whole_run and all(task in (None, self._task) for _, task in objects)
+        tasks = {task for _, task in objects} if not self._task else {self._task, *([None] if alone else [])}
+        self.untold = [item for item, task in objects if task is None and task not in tasks]
+        return [item for item, task in objects if task in tasks]
 
     def delete(self, item: RunObject) -> None:
         """Delete an object, if it still has its uid and the labels of the run.
@@ -134,7 +134,7 @@ class RunObjects:
 
     def _may_delete(self, labels: Mapping[str, str]) -> bool:
         """Return whether the labels of an object are still those of the run and the task."""
-        tasks = {self._task, *([None] if self._own else [])}
+        tasks = {self._task, *([None] if self._whole_run else [])}
         return self._labels.items() <= labels.items() and (not self._task or labels.get(TASK) in tasks)
 
 

@@ -48,7 +48,7 @@ class OwnPods:
         self._why = ""
 
     @property
-    def complaint(self) -> WarningEvent | None:
+    def warning(self) -> WarningEvent | None:
         """Which pods are not followed because it is not known whose they are; None = there are none."""
         if not self._undecided:
             return None
@@ -296,15 +296,15 @@ class PodFollower:
                 raise LaunchError(f"{self._name} continues, but {seen.error}", retryable=True)
             yield from self.not_known(seen.error)
         self.known = True
-        if (own := self.own.among(seen, self._tracker.object.item)) is None:
+        if (event := self.own.among(seen, self._tracker.object.item)) is None:
             return
-        yield from self._tracker.seen_pod(own, now)
-        items = own.items if isinstance(own, Listed) else [own.item] if isinstance(own, Changed) else []
+        yield from self._tracker.seen_pod(event, now)
+        items = event.items if isinstance(event, Listed) else [event.item] if isinstance(event, Changed) else []
         for item in items:  # only changed pods, for speed with a thousand replicas
             if pod := self._tracker.pods.get(item["metadata"]["uid"]):
                 self.logs.read(pod, self._tracker.replica(pod.uid), ended=self._tracker.final is not None)
             self._label(item["metadata"])
-        if not isinstance(own, Changed):
+        if not isinstance(event, Changed):
             self.logs.forget(self._tracker.pods)
 
     def not_known(self, why: str) -> Iterator[Event]:
@@ -350,7 +350,7 @@ class Following:
         self._queue = Inbox()  # log readers wait while it is full, to limit memory
         self._tick_due = 0.0
         self.pods = PodFollower(api, urgent, kind, tracker, self._queue)
-        self._complaints = WarningEvents(urgent, namespace, name, created)
+        self._warning_events = WarningEvents(urgent, namespace, name, created)
         self.usage = PodUsage(api, namespace, name, kind, tracker, put=self._put)
         put_job, put_pods = functools.partial(self._put, tracker.job), functools.partial(self._put, self.pods.saw)
         selected: dict[str, Any] = kind.watch_selector(name)
@@ -375,13 +375,13 @@ class Following:
             watched = self._job_watch.connected and self._pod_watch.connected
             yield Tick(
                 time.time(),
-                visible=watched and not self.pods.own.complaint,
+                visible=watched and not self.pods.own.warning,
                 readable=not self.pods.logs.failing(self._tracker.pods),
             )
 
     def explain_missing(self) -> None:
         """Tell the tracker why pods are missing, as far as that is known."""
-        self._tracker.complaint = self.pods.own.complaint or self._complaints.look(self._tracker.is_short)
+        self._tracker.warning = self.pods.own.warning or self._warning_events.look(self._tracker.is_short)
 
     def drain(self, stop: StopController) -> Iterator[Event]:
         """Yield how the replicas ended and all their last lines; do not wait for replicas that still run."""
@@ -406,9 +406,9 @@ class Following:
         if not stop.repeated:
             yield from logs.gaps(ended, drain.missing)
         pods.warnings += logs.warnings()
-        if complaint := pods.own.complaint:
-            pods.warnings.append(complaint.message)
-            tracker.undecided = complaint.message
+        if warning := pods.own.warning:
+            pods.warnings.append(warning.message)
+            tracker.undecided = warning.message
 
     def _last_look(self) -> Generator[Event, None, set[str]]:
         """Yield the current state of the pods: the end of the job may be seen before theirs.

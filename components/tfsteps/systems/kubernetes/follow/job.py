@@ -76,7 +76,7 @@ class KubernetesJob:
         self._stop = StopController(self, _DENIED_SECONDS, host.grace_seconds if host else None)
         self._asked_to_stop = StopFlag()
         self._tensorboard = JobTensorBoard(
-            api, kind, lambda: self._tracker.object.item, lambda: self.age, wanted=job.tensorboard is not None
+            api, kind, lambda: self._tracker.object.item, lambda: self.age, required=job.tensorboard is not None
         )
 
     @property
@@ -149,7 +149,7 @@ class KubernetesJob:
         yield from self._tracker.stop_remaining(time.time())
         self._api.stopping.set()
         following.pods.logs.close()
-        yield self._tracker.explained(final)
+        yield self._tracker.with_cause(final)
 
     # --- its end
 

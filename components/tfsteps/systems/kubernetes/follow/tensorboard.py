@@ -61,7 +61,13 @@ class JobTensorBoard:
     """
 
     def __init__(
-        self, api: Api, kind: JobKind, item: Callable[[], Mapping[str, Any]], age: Callable[[], float], *, wanted: bool
+        self,
+        api: Api,
+        kind: JobKind,
+        item: Callable[[], Mapping[str, Any]],
+        age: Callable[[], float],
+        *,
+        required: bool,
     ) -> None:
         """Prepare; no request is sent.
 
@@ -70,22 +76,22 @@ class JobTensorBoard:
             kind: The kind of the job.
             item: Returns the job object as it was last seen; of an attached job, only its metadata at first.
             age: Returns the job's age in seconds.
-            wanted: Whether the job asks for a TensorBoard; else there is no thread and no request.
+            required: Whether the job asks for a TensorBoard; else there is no thread and no request.
         """
         self.url = self.warning = ""
         self._api = api.copy(_PATIENCE_SECONDS)
-        self._kind, self._item, self._age, self._wanted = kind, item, age, wanted
+        self._kind, self._item, self._age, self._required = kind, item, age, required
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tensorboard", daemon=True)
 
     def start(self) -> None:
         """Start the thread, if the job asks for a TensorBoard."""
-        if self._wanted:
+        if self._required:
             self._thread.start()
 
     def end(self) -> None:
         """Stop waiting for a TensorBoard: the job has ended. A running start gets two seconds more."""
-        if not self._wanted:
+        if not self._required:
             return
         ours = SETTINGS in self._annotations()
         if ours:
@@ -289,8 +295,8 @@ def _extend(api: Api, item: Mapping[str, Any], manifest: Mapping[str, Any]) -> N
     if mark_of(item):
         return
     age = max(0.0, (api.server_time() or 0.0) - (seconds(item["metadata"].get("creationTimestamp")) or 0.0))
-    wanted = round(age) + manifest["spec"]["activeDeadlineSeconds"] if age > 1 else 0
-    if wanted > ((item.get("spec") or {}).get("activeDeadlineSeconds") or wanted) + 1:
+    deadline = round(age) + manifest["spec"]["activeDeadlineSeconds"] if age > 1 else 0
+    if deadline > ((item.get("spec") or {}).get("activeDeadlineSeconds") or deadline) + 1:
         meta = item["metadata"]
-        patch = {"metadata": {"uid": meta["uid"]}, "spec": {"activeDeadlineSeconds": wanted}}
+        patch = {"metadata": {"uid": meta["uid"]}, "spec": {"activeDeadlineSeconds": deadline}}
         api.patch(JOBS, meta["namespace"], meta["name"], patch)

@@ -181,7 +181,7 @@ class Tracker:
         object: The job object and its parts.
         final: The end of the job, with the replica that caused it; None = it has not ended.
         pods: The pods that are there, by uid.
-        complaint: Why pods are not created; None = not known.
+        warning: Why pods are not created; None = not known.
         listed: Whether the pods were listed: then a pod that was not seen does not exist, unless one is undecided.
         undecided: A sentence about pods that may be the job's; empty = there are none.
         restarts: Restarts of all replicas.
@@ -192,7 +192,7 @@ class Tracker:
         self.object = JobObject(kind, item)
         self.final: JobChanged | None = None
         self.pods: dict[str, Pod] = {}
-        self.complaint: WarningEvent | None = None
+        self.warning: WarningEvent | None = None
         self.listed = False
         self.undecided = ""
         self.restarts = 0
@@ -201,7 +201,7 @@ class Tracker:
         self._history_of: dict[str, ReplicaHistory] = {}  # by the uid of a pod
         self._last_state: tuple[State, str, str] | None = None  # None = none was reported
         self._unstarted = set(replicas)  # as of the last check of each
-        self._news = set(replicas)  # replicas with events since that check
+        self._changed = set(replicas)  # replicas with events since that check
 
     # --- the job object
 
@@ -246,7 +246,7 @@ class Tracker:
         ]
         return min(failed)[-1] if failed else None
 
-    def explained(self, final: JobChanged) -> JobChanged:
+    def with_cause(self, final: JobChanged) -> JobChanged:
         """Return the end of the job, with the replica that caused the failure and its explanation, as known by now."""
         if final.state is not State.FAILED:
             return final
@@ -303,7 +303,7 @@ class Tracker:
         record.restarts = seen.restarts
         self.pods[seen.uid] = msgspec.structs.replace(seen, before=history.incarnations_before(seen.uid))
         self._history_of[seen.uid] = history
-        self._news.add(replica)
+        self._changed.add(replica)
         if is_new:
             if newest and (self.object.stopping or newest.held):  # the stop, or the pod's end, was not seen yet
                 newest.withdrawn = True
@@ -319,7 +319,7 @@ class Tracker:
             return
         history = self._history_of[uid]
         record = history.pods[uid]
-        self._news.add(history.replica)
+        self._changed.add(history.replica)
         if seen.state in _ENDED or record is not history.newest:
             return
         record.ended_from_outside = True
@@ -406,8 +406,8 @@ class Tracker:
         restarting = verdict.state is State.RESTARTING
         ran = self._last_state is not None and self._last_state[0] in (State.RUNNING, State.RESTARTING)
         before_running = State.RESTARTING if ran or restarting else State.PENDING
-        if self.complaint and self.is_short():
-            return before_running, self.complaint.reason, self.complaint.message
+        if self.warning and self.is_short():
+            return before_running, self.warning.reason, self.warning.message
         if verdict.state not in (State.PENDING, State.RUNNING, State.RESTARTING):
             return verdict.state, verdict.reason, verdict.message
         if not restarting and self._have_started():
@@ -421,7 +421,7 @@ class Tracker:
             replica, seen = min(stuck, key=lambda pair: (repeats_gang_failure(pair[1].message), pair[0]))
             return before_running, seen.reason, f"{replica}: {seen.message or seen.reason}"
         if not self.pods and verdict.reason == "" and now - self._created > _UNSEEN_SECONDS:
-            message = f"No controller has looked at the job for {_UNSEEN_SECONDS:.0f} s. Is the operator running?"
+            message = f"No controller has updated the job for {_UNSEEN_SECONDS:.0f} s. Is the operator running?"
             return State.UNKNOWN, "NotReconciled", message
         return (before_running, *((verdict.reason, verdict.message) if restarting else ("", "")))
 
@@ -435,10 +435,10 @@ class Tracker:
 
     def _have_started(self) -> bool:
         """Tell whether all replicas run or have run; only replicas with new events are checked, for speed."""
-        for replica in self._news:
+        for replica in self._changed:
             history = self._histories[replica]
             # of a failed one whose pod is there, the job object decides what follows
             failed = history.state is ReplicaState.FAILED and history.newest and history.newest.uid in self.pods
             (self._unstarted.discard if failed or history.state in _STARTED else self._unstarted.add)(replica)
-        self._news.clear()
+        self._changed.clear()
         return not self._unstarted

@@ -98,7 +98,7 @@ def read(
     try:
         return _output(api, trainer.job["metadata"]["namespace"], manifest)
     except Stopped:
-        raise LaunchError("this launcher was told to stop", retryable=False) from None
+        raise LaunchError("this launcher received a stop signal", retryable=False) from None
     except ApiError as error:
         fixes = " or ".join(filter(None, [how_to_opt_in("readers", error), fix]))
         raise LaunchError(f"{error}; {fixes}", retryable=False) from error

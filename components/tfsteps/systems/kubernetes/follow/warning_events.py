@@ -82,14 +82,14 @@ class WarningEvents:
 
 def newest(events: Iterable[Mapping[str, Any]], name: str, since: float) -> WarningEvent | None:
     """Return the newest warning that an object of the job `name` could not be created; None = none `since`."""
-    warnings = [event for event in events if _is_complaint(event) and concerns(event, name)]
+    warnings = [event for event in events if _is_creation_failure(event) and concerns(event, name)]
     last = max(warnings, key=event_time, default=None)
     if last is None or dt.datetime.fromisoformat(event_time(last)).timestamp() < since:
         return None
     return WarningEvent(last["reason"], last.get("message") or "")
 
 
-def _is_complaint(event: Mapping[str, Any]) -> bool:
+def _is_creation_failure(event: Mapping[str, Any]) -> bool:
     return "Creat" in (event.get("reason") or "") and event["involvedObject"].get("kind") != "Pod"
 
 

@@ -26,24 +26,24 @@ class Choice(msgspec.Struct, frozen=True):
         return f"{self.system}: {self.reason}; {override} overrides"
 
 
-class _Version(msgspec.Struct):
+class _ApiGroupVersion(msgspec.Struct):
     group_version: str = msgspec.field(name="groupVersion", default="")
 
 
-class _Group(msgspec.Struct):
-    versions: list[_Version] = []
+class _ApiGroup(msgspec.Struct):
+    versions: list[_ApiGroupVersion] = []
 
 
-class _Groups(msgspec.Struct):
-    groups: list[_Group]
+class _ApiGroupList(msgspec.Struct):
+    groups: list[_ApiGroup]
 
 
-class _Listed(msgspec.Struct):
+class _ApiResource(msgspec.Struct):
     name: str = ""
 
 
-class _Resources(msgspec.Struct):
-    resources: list[_Listed]
+class _ApiResourceList(msgspec.Struct):
+    resources: list[_ApiResource]
 
 
 def choose(
@@ -132,20 +132,22 @@ def _undecided(what: str, error: ApiError) -> ApiError:
 
 def _versions(api: Api) -> set[str]:
     """Return `group/version` of every API except the core API."""
-    ask = functools.partial(api.send, "GET", "/apis", check=of_kind("APIGroupList", _Groups))
-    answer = msgspec.convert(api.settled(ask), type=_Groups)
+    ask = functools.partial(api.send, "GET", "/apis", check=of_kind("APIGroupList", _ApiGroupList))
+    answer = msgspec.convert(api.settled(ask), type=_ApiGroupList)
     return {version.group_version for group in answer.groups for version in group.versions}
 
 
 def _plurals(api: Api, group_version: str) -> set[str]:
-    ask = functools.partial(api.send, "GET", f"/apis/{group_version}", check=of_kind("APIResourceList", _Resources))
+    ask = functools.partial(
+        api.send, "GET", f"/apis/{group_version}", check=of_kind("APIResourceList", _ApiResourceList)
+    )
     try:
         answer = api.settled(ask)
     except ApiError as error:
         if error.status == 404:  # removed since the groups were listed
             return set()
         raise
-    return {resource.name for resource in msgspec.convert(answer, type=_Resources).resources}
+    return {resource.name for resource in msgspec.convert(answer, type=_ApiResourceList).resources}
 
 
 def _name(resource: Resource) -> str:

@@ -131,7 +131,7 @@ def _listed(api: "Api", resource: Resource, namespace: str) -> Sequence[Mapping[
     return items
 
 
-class _Container(msgspec.Struct, frozen=True):
+class _ContainerResources(msgspec.Struct, frozen=True):
     """The resources of one container, with the namespace's defaults."""
 
     requests: _Amounts
@@ -147,7 +147,7 @@ class _Container(msgspec.Struct, frozen=True):
         }
 
 
-_Containers = Mapping[RoleName, list[_Container]]
+_Containers = Mapping[RoleName, list[_ContainerResources]]
 
 
 def quantity(text: str) -> Decimal:
@@ -190,13 +190,13 @@ def quota_violations(
                 yield f"ResourceQuota {item['metadata']['name']}: {wrong}"
 
 
-def _completed(template: Mapping[str, Any], defaults: list[Mapping[str, Any]]) -> list[_Container]:
+def _completed(template: Mapping[str, Any], defaults: list[Mapping[str, Any]]) -> list[_ContainerResources]:
     """Return the containers of a pod as the API server will complete them."""
     limits = {key: value for rule in defaults for key, value in rule.get("default", {}).items()}
     requests = {key: value for rule in defaults for key, value in rule.get("defaultRequest", {}).items()}
     declared = [container.get("resources") or {} for container in template["spec"].get("containers") or []]
     return [
-        _Container(
+        _ContainerResources(
             requests=_amounts({**requests, **resources.get("limits", {}), **resources.get("requests", {})}),
             limits=_amounts({**limits, **resources.get("limits", {})}),
         )
@@ -209,7 +209,7 @@ def _amounts(quantities: Mapping[str, Any]) -> dict[str, Decimal]:
     return {name: quantity(str(text)) for name, text in quantities.items() if _QUANTITY.fullmatch(str(text))}
 
 
-def _outside(rule: Mapping[str, Any], containers: list[_Container]) -> Iterator[str]:
+def _outside(rule: Mapping[str, Any], containers: list[_ContainerResources]) -> Iterator[str]:
     """Yield where a container, or for a rule for pods all containers of a pod, request too much or too little."""
     kind = rule["type"]
     groups = {"Container": [[container] for container in containers], "Pod": [containers]}

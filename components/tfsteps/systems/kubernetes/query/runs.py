@@ -168,8 +168,8 @@ class ClusterRuns:
         """Return a job. One of MALFORMED, or an ArithmeticError, if the object has another shape."""
         own_pods, undecided = self._pods(kind, item, pods)
         origin = self._find_origin(item["metadata"].get("ownerReferences") or [], retention_policy(item).launcher)
-        found = status(kind, item, own_pods, now, origin.task, undecided=undecided)
-        return ClusterJob(kind, item, own_pods, found, origin.workflow)
+        job_status = status(kind, item, own_pods, now, origin.task, undecided=undecided)
+        return ClusterJob(kind, item, own_pods, job_status, origin.workflow)
 
     def _pods(
         self, kind: JobKind, item: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]
@@ -186,25 +186,25 @@ class ClusterRuns:
     def _blind(self, errors: Sequence[ApiError]) -> ApiError:
         """Return the one error that says why no kind of job can be seen."""
         forbidden = next((error for error in errors if error.status == 403), None)
-        return forbidden or ApiError(f"{self.api.access.name} serves no kind of job: install an operator", 404)
+        return forbidden or ApiError(f"{self.api.access.name} serves no supported job kind: install an operator", 404)
 
-    def follow(self, run: str, news: Inbox | None = None) -> Iterator[Any]:
-        """Yield the jobs of a run after each change, and the items that other code puts into `news`, for ever.
+    def follow(self, run: str, inbox: Inbox | None = None) -> Iterator[Any]:
+        """Yield the jobs of a run after each change, and the items that other code puts into `inbox`, for ever.
 
         Raises:
             ApiError: They cannot be watched.
         """
-        news = Inbox() if news is None else news
+        inbox = Inbox() if inbox is None else inbox
         items: dict[Resource, dict[str, Mapping[str, Any]]] = {}
         for resource in [PODS, *(kind.resource for kind in self._kinds)]:
 
             def put(seen: Seen, resource: Resource = resource) -> None:
-                news.put((resource, seen))
+                inbox.put((resource, seen))
 
             selector = _selector(run)
             Watch(self.api, resource, self.namespace, put, believe_first_refusal=True, labelSelector=selector)
         while True:
-            match news.get():
+            match inbox.get():
                 case Resource() as resource, (Listed() | Changed() | Deleted() | Refused()) as seen:
                     _take(items.setdefault(resource, {}), seen)
                     if len(items) > len(self._kinds):  # all are listed

@@ -51,7 +51,7 @@ def pod_template(
     name: RoleName,
     role: ResolvedRole,
     identity: Identity,
-    places: OutputPaths,
+    paths: OutputPaths,
     *,
     gpu_label: str,
     more_env: list[dict[str, Any]],
@@ -63,7 +63,7 @@ def pod_template(
         name: The role's name.
         role: The role.
         identity: The job's identity.
-        places: Its folders.
+        paths: Its folders.
         gpu_label: The node label that `gpu_type` selects by.
         more_env: Variables that the job system adds, in the form of a container's `env`.
     """
@@ -78,9 +78,9 @@ def pod_template(
         "TFSTEPS_TASK": identity.task,
         "TFSTEPS_ATTEMPT": str(identity.attempt),
         "TFSTEPS_ROLE": name,
-        "TFSTEPS_OUTPUT_DIR": places.output,
-        "TFSTEPS_MODEL_DIR": places.model,
-        "TFSTEPS_LOG_DIR": places.logs,
+        "TFSTEPS_OUTPUT_DIR": paths.output,
+        "TFSTEPS_MODEL_DIR": paths.model,
+        "TFSTEPS_LOG_DIR": paths.logs,
         "PYTHONUNBUFFERED": "1",
     }
     container = {

@@ -102,12 +102,12 @@ class NoStorageError(Exception):
     """The log directory is on no storage that another pod can read; the message says what to do."""
 
 
-def settings_of(job: TrainingJob, identity: Identity, places: OutputPaths) -> TensorBoardSettings:
+def settings_of(job: TrainingJob, identity: Identity, paths: OutputPaths) -> TensorBoardSettings:
     """Return the settings of a job's TensorBoard; the defaults if the job has none."""
     wish = job.tensorboard or TensorBoard()
     whole_run = "" if wish.log_dir else run_folder(job, identity)
     return TensorBoardSettings(
-        log_dirs={"": whole_run or places.tensorboard(job)},
+        log_dirs={"": whole_run or paths.tensorboard(job)},
         image=wish.image or "",
         idle=IDLE_SECONDS if wish.idle is None else wish.idle,
         keep_for=KEEP_SECONDS if wish.keep_for is None else wish.keep_for,
@@ -149,13 +149,13 @@ def request_of(
     specs = list(specs)
     mount = None
     for folder in settings.log_dirs.values():
-        found = None if is_uri(folder) else find_mount(specs, folder, _SOURCES)
-        if not (found or is_uri(folder)):
+        folder_mount = None if is_uri(folder) else find_mount(specs, folder, _SOURCES)
+        if not (folder_mount or is_uri(folder)):
             wrong = f"{folder} is on no claim or other volume that a second pod can mount"
             raise NoStorageError(f"{wrong}; use a path on a claim or NFS export, or a URI")
-        if mount and found and mount.volume != found.volume:
+        if mount and folder_mount and mount.volume != folder_mount.volume:
             raise NoStorageError(f"{folder} is on another volume than the other runs; show it by itself")
-        mount = found or mount
+        mount = folder_mount or mount
     spec = mount.spec if mount else specs[0]
     trainer = next((item for item in spec["containers"] if item["name"] == container), spec["containers"][0])
     meta = item["metadata"]
@@ -213,17 +213,17 @@ def request_for(job: TrainingJob, identity: Identity, namespace: str, log_dir: s
     Raises:
         NoStorageError: No pod can read the log directory.
     """
-    places = output_paths(job, identity, pathlib.Path())
-    settings = settings_of(job, identity, places)
+    paths = output_paths(job, identity, pathlib.Path())
+    settings = settings_of(job, identity, paths)
     if log_dir:
-        settings = msgspec.structs.replace(settings, log_dirs={"": places.output})
+        settings = msgspec.structs.replace(settings, log_dirs={"": paths.output})
     specs = [
         pod_template(
             job,
             name,
             msgspec.structs.replace(role, resources=Resources()),  # it needs no accelerator, and no node that has one
             identity,
-            places,
+            paths,
             gpu_label="",
             more_env=[],
         )["spec"]

@@ -34,7 +34,7 @@ def record_fits(keras: Any) -> None:
         return
     original = keras.Model.fit
     signature = inspect.signature(original)
-    recorder = _Recorder(keras, os.environ["TFSTEPS_LOG_DIR"])
+    recorder = _HistoryRecorder(keras, os.environ["TFSTEPS_LOG_DIR"])
 
     @functools.wraps(original)
     def fit(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -56,7 +56,7 @@ def _decides() -> bool:
     return here == (decisive, "0") and "://" not in folder
 
 
-class _Recorder:
+class _HistoryRecorder:
     """Adds a callback to each `fit`, and writes what the callbacks see."""
 
     def __init__(self, keras: Any, folder: str) -> None:
@@ -71,8 +71,8 @@ class _Recorder:
             if hasattr(callbacks, "callbacks"):  # a CallbackList
                 return False
             callbacks = [callbacks]
-        given = list(callbacks or ())
-        if any(self._writes_below(callback) for callback in given):
+        callback_list = list(callbacks or ())
+        if any(self._writes_below(callback) for callback in callback_list):
             return False
         if model not in self._models:
             if self._count >= _MOST_MODELS:
@@ -80,7 +80,7 @@ class _Recorder:
             self._count += 1
             self._models[model] = f"model-{self._count}/" if self._count > 1 else "", [-1]
         prefix, last = self._models[model]
-        arguments["callbacks"] = [*given, self._callback(prefix, last)]
+        arguments["callbacks"] = [*callback_list, self._callback(prefix, last)]
         return True
 
     def _writes_below(self, callback: Any) -> bool:

@@ -21,16 +21,16 @@ JOB = spec.from_plain({"name": "job", "image": "trainer:1", "roles": {"worker": 
 class Reader:
     """Stands where a log is read, and notes what it is told."""
 
-    told: list[str]
+    events: list[str]
 
     def __init__(self, _loop, _api, _namespace, pod, _container, **_how):
         self._pod = pod
 
     def tell(self, _restarts, *, ended):
-        self.told.append(f"{self._pod} {ended}")
+        self.events.append(f"{self._pod} {ended}")
 
     def gone(self):
-        self.told.append(f"{self._pod} gone")
+        self.events.append(f"{self._pod} gone")
 
 
 def test_a_thousand_logs_may_be_open_where_1024_files_may():
@@ -45,17 +45,17 @@ def test_a_thousand_logs_may_be_open_where_1024_files_may():
 
 def test_a_change_of_a_pod_reaches_only_the_reader_of_that_pod(monkeypatch):
     monkeypatch.setattr(following, "ContainerLog", Reader)
-    monkeypatch.setattr(Reader, "told", [], raising=False)
+    monkeypatch.setattr(Reader, "events", [], raising=False)
     monkeypatch.setattr(PodFollower, "_label", lambda *_: None)
     api = Api(Access("http://127.0.0.1:1", "ns", None, str, "no cluster"))
     tracker = Tracker(TFJob(), tfjob(), replicas_of(JOB.roles.items()), 0.0)
     followed = PodFollower(api, api, TFJob(), tracker, Inbox())
 
     def see(seen):
-        before = len(Reader.told)
+        before = len(Reader.events)
         for _ in followed.saw(seen, 1.0):
             pass
-        return Reader.told[before:]
+        return Reader.events[before:]
 
     running = [pod("running", f"worker-{i}", f"p{i}") for i in range(REPLICAS)]
     assert len(see(Listed(running))) == REPLICAS

@@ -42,8 +42,14 @@ def test_every_recorded_status_has_a_row():
 
 @pytest.mark.parametrize(("status", "expected"), EXPECTED.items(), ids=EXPECTED)
 def test_recorded(status, expected):
-    found = pod(item(status), "tensorflow")
-    assert (found.state, found.reason, found.exit_code, found.restarts, found.ended) == expected
+    pod_status = pod(item(status), "tensorflow")
+    assert (
+        pod_status.state,
+        pod_status.reason,
+        pod_status.exit_code,
+        pod_status.restarts,
+        pod_status.ended,
+    ) == expected
 
 
 @pytest.mark.parametrize(
@@ -72,23 +78,27 @@ TAKEN = {  # a pod's reason and message, as kubelets of 1.30 to 1.34 write them
 @pytest.mark.parametrize(("reason", "message"), TAKEN.items(), ids=TAKEN)
 def test_a_pod_that_its_node_ended_or_did_not_take_did_not_fail_by_itself(reason, message):
     status = {"phase": "Failed", "reason": reason, "message": message}
-    found = pod(item(status), "tensorflow")
-    assert (found.state, found.reason, found.message) == (F, "TerminationByKubelet", f"{reason}: {message}")
+    pod_status = pod(item(status), "tensorflow")
+    assert (pod_status.state, pod_status.reason, pod_status.message) == (
+        F,
+        "TerminationByKubelet",
+        f"{reason}: {message}",
+    )
     ended = copy.deepcopy(STATUSES["evicted by the API"])
-    found = pod(item({**ended, "reason": reason, "message": message}), "tensorflow")
-    assert (found.reason, found.exit_code) == ("TerminationByKubelet", 143)
+    pod_status = pod(item({**ended, "reason": reason, "message": message}), "tensorflow")
+    assert (pod_status.reason, pod_status.exit_code) == ("TerminationByKubelet", 143)
 
 
 def test_before_any_status():
-    found = pod(item({}), "tensorflow")
-    assert (found.state, found.started, found.exit_code, found.node) == (P, None, None, "")
+    pod_status = pod(item({}), "tensorflow")
+    assert (pod_status.state, pod_status.started, pod_status.exit_code, pod_status.node) == (P, None, None, "")
 
 
 def test_other_containers_do_not_count():
     status = copy.deepcopy(STATUSES["running"])
     status["containerStatuses"].insert(0, {**STATUSES["crash loop"]["containerStatuses"][0], "name": "istio-proxy"})
-    found = pod(item(status), "tensorflow")
-    assert (found.state, found.restarts, found.exit_code) == (R, 0, None)
+    pod_status = pod(item(status), "tensorflow")
+    assert (pod_status.state, pod_status.restarts, pod_status.exit_code) == (R, 0, None)
 
 
 def test_running_again_after_a_kill_for_memory():
@@ -96,15 +106,15 @@ def test_running_again_after_a_kill_for_memory():
     (container,) = status["containerStatuses"]
     (killed,) = STATUSES["out of memory"]["containerStatuses"]
     container["restartCount"], container["lastState"] = 1, killed["state"]
-    found = pod(item(status), "tensorflow")
-    assert (found.state, found.reason, found.exit_code, found.restarts) == (R, "OOMKilled", None, 1)
+    pod_status = pod(item(status), "tensorflow")
+    assert (pod_status.state, pod_status.reason, pod_status.exit_code, pod_status.restarts) == (R, "OOMKilled", None, 1)
 
 
 def test_when_and_where():
     one = item("running")
     one["spec"], one["metadata"]["deletionTimestamp"] = {"nodeName": "node1"}, "2026-11-21T09:30:24Z"
-    found = pod(one, "tensorflow")
-    assert (found.node, found.deleting, found.started) == ("node1", True, 1795253371.0)
+    pod_status = pod(one, "tensorflow")
+    assert (pod_status.node, pod_status.deleting, pod_status.started) == ("node1", True, 1795253371.0)
 
 
 def test_the_start_time_is_known_during_and_after_the_run():
@@ -113,14 +123,14 @@ def test_the_start_time_is_known_during_and_after_the_run():
 
 
 def test_a_pull_that_fails_has_one_message_whether_the_kubelet_tries_or_pauses():
-    said = 'failed to pull and unpack image "docker.io/nothere:1": no such host'
-    paused = f'Back-off pulling image "nothere:1": ErrImagePull: {said}'
+    pull_error = 'failed to pull and unpack image "docker.io/nothere:1": no such host'
+    paused = f'Back-off pulling image "nothere:1": ErrImagePull: {pull_error}'
     messages = set()
-    for reason, message in (("ErrImagePull", said), ("ImagePullBackOff", paused)):
+    for reason, message in (("ErrImagePull", pull_error), ("ImagePullBackOff", paused)):
         status = copy.deepcopy(STATUSES["image missing"])
         status["containerStatuses"][0]["state"]["waiting"] = {"reason": reason, "message": message}
         messages.add(pod(item(status), "tensorflow").message)
-    assert messages == {said}
+    assert messages == {pull_error}
 
 
 def test_the_memory_limit_is_that_of_the_container_that_ended():

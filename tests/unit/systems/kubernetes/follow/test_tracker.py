@@ -23,7 +23,7 @@ class Scenario:
     def __init__(self):
         self.tracker = Tracker(TFJob(), tfjob(), [W0, W1], created=0.0)
         self.now = 0.0
-        self.said = []
+        self.events = []
 
     def job(self, *seen):
         return self._see(self.tracker.job, seen)
@@ -33,23 +33,23 @@ class Scenario:
 
     def later(self, seconds):
         self.now += seconds
-        self.said += self.tracker.state(self.now)
+        self.events += self.tracker.state(self.now)
         return self
 
     def _see(self, handler, seen):
         for item in seen:
             self.now += 1
-            self.said += handler(item, self.now)
+            self.events += handler(item, self.now)
         return self
 
     @property
     def states(self):
         """Return the job's states, in order."""
-        return [str(item.state) for item in self.said if isinstance(item, JobChanged)]
+        return [str(item.state) for item in self.events if isinstance(item, JobChanged)]
 
     def replica(self, replica=W0):
         """Return (state, restarts) of all that was said about a replica, in order."""
-        mine = [item for item in self.said if isinstance(item, ReplicaChanged) and item.replica == replica]
+        mine = [item for item in self.events if isinstance(item, ReplicaChanged) and item.replica == replica]
         return [(str(item.state), item.restarts) for item in mine]
 
     @property
@@ -119,7 +119,7 @@ STUCK = [
 @pytest.mark.parametrize(("status", "reason"), STUCK)
 def test_why_it_does_not_start(status, reason):
     scenario = Scenario().job(Changed(tfjob("Created"))).pods(BOTH[0], Changed(pod(status, "worker-1")))
-    last = scenario.said[-1]
+    last = scenario.events[-1]
     assert (last.state, last.reason) == (State.PENDING, reason)
     assert last.message.startswith("worker-1: ")
 
@@ -128,18 +128,18 @@ def test_a_pod_that_is_stuck_after_the_job_ran_is_a_restart():
     scenario = Scenario().job(Changed(tfjob("Created"))).pods(*BOTH, Deleted(pod("running", "worker-1", "p1")))
     scenario.pods(Changed(pod("unschedulable", "worker-1", "p2")))
     assert scenario.states == ["pending", "running", "restarting", "restarting"]
-    assert scenario.said[-1].reason == "Unschedulable"
+    assert scenario.events[-1].reason == "Unschedulable"
 
 
 def test_why_a_pod_does_not_start_is_told_while_the_operator_reports_a_restart():
     restarting = tfjob(condition("Restarting", reason="TFJobRestarting"))
     scenario = Scenario().job(Changed(restarting)).pods(running("worker-0", "p0"))
-    assert (scenario.states, scenario.said[0].reason) == (["restarting"], "TFJobRestarting")
+    assert (scenario.states, scenario.events[0].reason) == (["restarting"], "TFJobRestarting")
     scenario.pods(Changed(pod("unschedulable", "worker-1", "p2")))
-    assert (scenario.states, scenario.said[-1].reason) == (["restarting", "restarting"], "Unschedulable")
+    assert (scenario.states, scenario.events[-1].reason) == (["restarting", "restarting"], "Unschedulable")
     scenario.pods(running("worker-1", "p2"))
     assert scenario.states == ["restarting"] * 3
-    assert scenario.said[-1].reason == "TFJobRestarting"
+    assert scenario.events[-1].reason == "TFJobRestarting"
 
 
 def short(scenario):
@@ -165,10 +165,10 @@ def test_a_job_that_is_held_stopped_or_over_is_not_short():
 
 def test_the_reason_for_missing_pods_is_reported_while_some_are_missing():
     scenario = Scenario().job(Changed(tfjob("Created")))
-    scenario.tracker.complaint = WarningEvent("FailedCreatePod", "exceeded quota")
+    scenario.tracker.warning = WarningEvent("FailedCreatePod", "exceeded quota")
     scenario.later(1).pods(BOTH[0]).later(100)
     assert scenario.states == ["pending", "pending"]
-    assert [item.message for item in scenario.said if isinstance(item, JobChanged)] == ["", "exceeded quota"]
+    assert [item.message for item in scenario.events if isinstance(item, JobChanged)] == ["", "exceeded quota"]
     assert scenario.pods(BOTH[1]).states[-1] == "running"
     assert scenario.pods(Deleted(pod("running", "worker-1", "p1"))).states[-1] == "restarting"
 
@@ -305,9 +305,9 @@ REPLICAS = {
 }
 
 
-@pytest.mark.parametrize(("seen", "said"), REPLICAS.values(), ids=REPLICAS)
-def test_replica(seen, said):
-    assert Scenario().pods(*seen).replica() == said
+@pytest.mark.parametrize(("seen", "expected"), REPLICAS.values(), ids=REPLICAS)
+def test_replica(seen, expected):
+    assert Scenario().pods(*seen).replica() == expected
 
 
 def test_pods_without_labels_are_nobodys():
@@ -342,7 +342,7 @@ def test_a_pod_that_an_operator_makes_while_the_job_is_being_stopped_is_no_resta
 def test_a_pod_that_was_replaced_before_its_end_has_a_reason():
     scenario = Scenario().pods(*BOTH, Changed(leaving("running", uid="p0")), running(uid="p2"))
     assert scenario.replica() == [("running", 0), ("failed", 0), ("running", 1)]
-    failed = next(item for item in scenario.said if isinstance(item, ReplicaChanged) and item.state == "failed")
+    failed = next(item for item in scenario.events if isinstance(item, ReplicaChanged) and item.state == "failed")
     assert (failed.reason, failed.exit_code, failed.place) == ("PodDeleted", None, "job-worker-0")
 
 
@@ -391,7 +391,7 @@ def test_nobody_failed_nobody_is_blamed():
 
 def test_the_exit_code_and_the_reason_are_passed_on():
     scenario = Scenario().pods(running(), Changed(pod("out of memory")))
-    assert (scenario.said[-1].exit_code, scenario.said[-1].reason) == (137, "OOMKilled")
+    assert (scenario.events[-1].exit_code, scenario.events[-1].reason) == (137, "OOMKilled")
 
 
 def test_a_pod_withdrawn_because_the_job_was_suspended_has_not_failed_and_its_next_one_is_no_restart():
@@ -403,12 +403,12 @@ def test_a_pod_withdrawn_because_the_job_was_suspended_has_not_failed_and_its_ne
     assert scenario.tracker.restarts == 0
 
 
-@pytest.mark.parametrize("told", ["one by one", "in a list", "the next pod first"])
-def test_pods_of_a_suspension_that_end_after_it_count_no_restart(told):
+@pytest.mark.parametrize("order", ["one by one", "in a list", "the next pod first"])
+def test_pods_of_a_suspension_that_end_after_it_count_no_restart(order):
     deleting = pod({"phase": "Failed"}, uid="p1")
     deleting["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     scenario = Scenario().pods(running()).job(Changed(tfjob("Suspended", suspend=True))).job(Changed(tfjob("Created")))
-    match told:
+    match order:
         case "one by one":
             scenario.pods(Changed(deleting), Deleted(deleting), running(uid="p2"))
         case "in a list":
@@ -421,7 +421,7 @@ def test_pods_of_a_suspension_that_end_after_it_count_no_restart(told):
 
 def test_replicas_that_the_job_ended_without_are_stopped():
     scenario = Scenario().pods(*BOTH, Changed(pod("succeeded", "worker-0", "p0"))).job(Changed(tfjob("Succeeded")))
-    scenario.said += scenario.tracker.stop_remaining(scenario.now)
+    scenario.events += scenario.tracker.stop_remaining(scenario.now)
     assert (scenario.replica(W0)[-1], scenario.replica(W1)[-1]) == (("succeeded", 0), ("stopped", 0))
 
 
@@ -439,7 +439,7 @@ def test_replicas_that_never_had_a_pod_are_stopped_unless_they_may_have_had_one(
     scenario = Scenario().job(*map(Changed, seen))
     scenario.tracker.object.stopping = stopping
     scenario.job(Deleted(tfjob("Created")))
-    scenario.said += scenario.tracker.stop_remaining(scenario.now)
+    scenario.events += scenario.tracker.stop_remaining(scenario.now)
     assert scenario.replica(W1) == [(state, 0)]
 
 
@@ -457,7 +457,7 @@ def test_replicas_that_the_operator_ends_before_it_reports_the_jobs_end_are_stop
     scenario.pods(Changed(leaving("running", "worker-1", "p1")), Deleted(leaving("out of memory", "worker-1", "p1")))
     assert scenario.replica(W1)[-1][0] == "failed"
     scenario.job(Changed(tfjob(end)))
-    scenario.said += scenario.tracker.stop_remaining(scenario.now)
+    scenario.events += scenario.tracker.stop_remaining(scenario.now)
     assert (scenario.replica(W0)[-1][0], scenario.replica(W1)[-1][0]) == states
 
 
@@ -465,7 +465,7 @@ def test_the_replica_whose_deletion_failed_the_job_has_failed():
     scenario = Scenario().pods(running("worker-0", "p0"), running("worker-1", "p1"))
     scenario.pods(Changed(leaving("running", "worker-1", "p1")), Deleted(leaving("running", "worker-1", "p1")))
     scenario.job(Changed(tfjob("Failed")))
-    scenario.said += scenario.tracker.stop_remaining(scenario.now)
+    scenario.events += scenario.tracker.stop_remaining(scenario.now)
     assert (scenario.replica(W0)[-1][0], scenario.replica(W1)[-1][0]) == ("stopped", "failed")
 
 
@@ -473,7 +473,7 @@ def test_a_deleted_replica_may_be_the_cause_of_a_failure_that_was_seen_before_it
     scenario = Scenario().pods(running("worker-0", "p0"), running("worker-1", "p1"))
     scenario.pods(Changed(leaving("running", "worker-1", "p1"))).job(Changed(tfjob("Failed")))
     scenario.pods(Deleted(leaving("out of memory", "worker-1", "p1")))
-    scenario.said += scenario.tracker.stop_remaining(scenario.now)
+    scenario.events += scenario.tracker.stop_remaining(scenario.now)
     assert scenario.tracker.final.replica is None
     assert (scenario.replica(W0)[-1][0], scenario.replica(W1)[-1][0]) == ("stopped", "failed")
 

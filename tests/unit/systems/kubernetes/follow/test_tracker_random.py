@@ -69,10 +69,10 @@ def deadlines_passed(chance):
             clock.apply(event)
         sees = chance.random() < 0.8
         seconds, visible = seconds + (sees and visible), sees
-        if found := clock.tick(float(now), visible=sees):
-            passed.add(found.name)
-            assert seconds > found.limit
-            assert found.name != "running" or ran
+        if exceeded := clock.tick(float(now), visible=sees):
+            passed.add(exceeded.name)
+            assert seconds > exceeded.limit
+            assert exceeded.name != "running" or ran
     if tracker.final is None:
         list(tracker.job(Deleted(tfjob()), 0.0))
     assert all(change.state in ReplicaState for change in tracker.stop_remaining(0.0))

@@ -35,8 +35,8 @@ def spec(*mounts, **more):
     ],
 )
 def test_the_volume_of_a_folder(specs, where):
-    found = find_mount(specs, "/data/logs")
-    assert (str(found) if found else None) == where
+    result = find_mount(specs, "/data/logs")
+    assert (str(result) if result else None) == where
 
 
 def test_a_job_of_root_is_read_by_root():
@@ -62,5 +62,5 @@ def launcher(*names, annotations=None, **spec):
     ],
 )
 def test_the_image_of_the_launchers_pod(pod, image):
-    found = _image(pod)
-    assert (found and found.image) == image
+    result = _image(pod)
+    assert (result and result.image) == image

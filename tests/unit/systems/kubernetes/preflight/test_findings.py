@@ -159,13 +159,15 @@ MISFITS = {
 @pytest.mark.parametrize("case", MISFITS.values(), ids=MISFITS)
 def test_what_never_fits(case):
     roles, quotas, ranges, says = case
-    (found,) = quota_violations(named(roles), quotas, ranges)
-    assert says in found
-    assert found.startswith("ResourceQuota team: " if quotas else "LimitRange sizes: ")
+    (violation,) = quota_violations(named(roles), quotas, ranges)
+    assert says in violation
+    assert violation.startswith("ResourceQuota team: " if quotas else "LimitRange sizes: ")
 
 
 def test_each_role_is_named():
-    found = list(
+    violations = list(
         quota_violations({"chief": role(1, asks(cpu="3")), "worker": role(1)}, [], [limit_range(max={"cpu": "2"})])
     )
-    assert found == ["LimitRange sizes: a container may have at most 2 cpu, not 3: correct the `resources` of chief"]
+    assert violations == [
+        "LimitRange sizes: a container may have at most 2 cpu, not 3: correct the `resources` of chief"
+    ]

@@ -8,7 +8,7 @@ from tfsteps.systems.kubernetes.preflight.references import references
 NOTHING = {"metadata": {}, "spec": {}}
 
 
-def found(spec, item=NOTHING):
+def references_of(spec, item=NOTHING):
     role = RoleSpec(1, {"spec": {"containers": [], **spec}})
     return [(reference.resource.kind, reference.name, reference.key) for reference in references(item, [role])]
 
@@ -52,13 +52,13 @@ CASES = [
 
 @pytest.mark.parametrize(("spec", "expected"), CASES)
 def test_what_a_pod_names(spec, expected):
-    assert found(spec) == expected
+    assert references_of(spec) == expected
 
 
 def test_what_a_job_names():
     labels = {"kueue.x-k8s.io/queue-name": "research"}
     item = {"metadata": {"labels": labels}, "spec": {"runPolicy": {"schedulingPolicy": {"priorityClass": "high"}}}}
-    assert found({}, item) == [("PriorityClass", "high", ""), ("LocalQueue", "research", "")]
+    assert references_of({}, item) == [("PriorityClass", "high", ""), ("LocalQueue", "research", "")]
 
 
 def test_each_is_looked_for_once():

@@ -115,10 +115,10 @@ def test_a_job_that_somebody_wrote_by_hand_is_known_by_its_labels():
 
 @pytest.mark.parametrize(("volumes", "kept"), [([], False), ([{"pvc": "data", "mount": "/data"}], True)])
 def test_a_folder_that_was_lost_with_the_pods_is_no_output(volumes, kept):
-    made = spec.from_plain({"name": "a", "image": "i", "roles": {"worker": {}}, "volumes": volumes}, "test", {})
+    training_job = spec.from_plain({"name": "a", "image": "i", "roles": {"worker": {}}, "volumes": volumes}, "test", {})
     identity = Identity(run="r9", task="train")
-    places = registry.get("kubeflow").places(made, identity, pathlib.Path())
-    item = TFJob().render(made, identity, places, "ml").manifest
+    paths = registry.get("kubeflow").output_paths(training_job, identity, pathlib.Path())
+    item = TFJob().render(training_job, identity, paths, "ml").manifest
     item["metadata"] |= {"uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}
     seen = of({**item, "status": ENDED["status"]})
     folders = ("/data/tfsteps/r9/train", "/data/tfsteps/r9/train/model", "/data/tfsteps/r9/train/logs")

@@ -18,10 +18,10 @@ def template(job=None, role=None, **more):
     plain = {"name": "j", "image": "i:1", "roles": {"worker": role or {}}, **(job or {})}
     parsed = spec.from_plain(plain)
     identity = Identity(run="r", task="t")
-    made = pod_template(
+    pod = pod_template(
         parsed, "worker", parsed.resolved_roles()["worker"], identity, PLACES, gpu_label="gpu", more_env=[], **more
     )
-    return made, made["spec"]["containers"][0]
+    return pod, pod["spec"]["containers"][0]
 
 
 def env(container):
@@ -29,10 +29,10 @@ def env(container):
 
 
 def test_the_least_job_gives_the_least_template():
-    made, container = template()
-    assert set(made["spec"]) == {"containers"}
+    pod, container = template()
+    assert set(pod["spec"]) == {"containers"}
     assert set(container) == {"name", "image", "env"}
-    assert made["metadata"]["labels"]["tfsteps.dev/role"] == "worker"
+    assert pod["metadata"]["labels"]["tfsteps.dev/role"] == "worker"
 
 
 VOLUMES = {
@@ -60,22 +60,22 @@ VOLUMES = {
 }
 
 
-@pytest.mark.parametrize(("given", "source", "mount"), VOLUMES.values(), ids=VOLUMES)
-def test_volumes(given, source, mount):
-    made, container = template({"volumes": [{"mount": "/m", **given}]})
-    assert made["spec"]["volumes"] == [{"name": "volume-0", **source}]
+@pytest.mark.parametrize(("value", "source", "mount"), VOLUMES.values(), ids=VOLUMES)
+def test_volumes(value, source, mount):
+    pod, container = template({"volumes": [{"mount": "/m", **value}]})
+    assert pod["spec"]["volumes"] == [{"name": "volume-0", **source}]
     assert container["volumeMounts"] == [{"name": "volume-0", "mountPath": "/m", **mount}]
 
 
 def test_the_roles_volumes_come_after_the_jobs():
-    made, container = template({"volumes": [{"pvc": "a", "mount": "/a"}]}, {"volumes": [{"pvc": "b", "mount": "/b"}]})
-    assert [volume["persistentVolumeClaim"]["claimName"] for volume in made["spec"]["volumes"]] == ["a", "b"]
+    pod, container = template({"volumes": [{"pvc": "a", "mount": "/a"}]}, {"volumes": [{"pvc": "b", "mount": "/b"}]})
+    assert [volume["persistentVolumeClaim"]["claimName"] for volume in pod["spec"]["volumes"]] == ["a", "b"]
     assert [volumemount["mountPath"] for volumemount in container["volumeMounts"]] == ["/a", "/b"]
 
 
 def test_shared_memory_is_a_volume_in_memory():
-    made, container = template(role={"resources": {"shared_memory": "1Gi"}})
-    assert made["spec"]["volumes"] == [
+    pod, container = template(role={"resources": {"shared_memory": "1Gi"}})
+    assert pod["spec"]["volumes"] == [
         {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": TOTAL_SIZE}}
     ]
     assert container["volumeMounts"] == [{"name": "shared-memory", "mountPath": "/dev/shm"}]
@@ -93,19 +93,19 @@ RESOURCES = {
 }
 
 
-@pytest.mark.parametrize(("given", "rendered"), RESOURCES.values(), ids=RESOURCES)
-def test_resources(given, rendered):
-    _, container = template(role={"resources": given})
+@pytest.mark.parametrize(("value", "rendered"), RESOURCES.values(), ids=RESOURCES)
+def test_resources(value, rendered):
+    _, container = template(role={"resources": value})
     assert container.get("resources") == rendered
 
 
 @pytest.mark.parametrize(
-    ("said", "field", "name"),
+    ("resource", "field", "name"),
     [(None, None, "nvidia.com/gpu"), ("amd.com/gpu", None, "amd.com/gpu"), ("", None, "nvidia.com/gpu")]
-    + [(said, "huawei.com/Ascend910", "huawei.com/Ascend910") for said in (None, "amd.com/gpu")],
+    + [(resource, "huawei.com/Ascend910", "huawei.com/Ascend910") for resource in (None, "amd.com/gpu")],
 )
-def test_what_gpus_are_counted_as(said, field, name, monkeypatch):
-    monkeypatch.setenv("TFSTEPS_GPU_RESOURCE", said) if said is not None else None
+def test_what_gpus_are_counted_as(resource, field, name, monkeypatch):
+    monkeypatch.setenv("TFSTEPS_GPU_RESOURCE", resource) if resource is not None else None
     resources = {"gpu": 2, **({"gpu_resource": field} if field else {})}
     _, container = template({"resources": resources})
     assert container["resources"]["limits"] == {name: "2"}
@@ -114,28 +114,28 @@ def test_what_gpus_are_counted_as(said, field, name, monkeypatch):
 BAD_NAMES = ["gpu", "amd.com/", "/gpu", "amd.com/gpu ", "AMD.com/gpu", "amd.com/g pu", "a/b/c"]
 
 
-@pytest.mark.parametrize("said", BAD_NAMES)
-def test_a_name_for_gpus_that_is_none_is_one_problem_where_it_is_used(said, monkeypatch):
-    monkeypatch.setenv("TFSTEPS_GPU_RESOURCE", said)
+@pytest.mark.parametrize("resource", BAD_NAMES)
+def test_a_name_for_gpus_that_is_none_is_one_problem_where_it_is_used(resource, monkeypatch):
+    monkeypatch.setenv("TFSTEPS_GPU_RESOURCE", resource)
     job = {
         "name": "a",
         "image": "i",
         "resources": {"gpu": 1},
         "roles": {"worker": {}, "chief": {"resources": {"cpu": 1}}},
     }
-    (found,) = spec_problems(spec.from_plain(job))
-    assert (spec.dotted(found.path), repr(said) in found.wrong) == ("resources.gpu", True)
+    (problem,) = spec_problems(spec.from_plain(job))
+    assert (spec.dotted(problem.path), repr(resource) in problem.wrong) == ("resources.gpu", True)
     assert [*spec_problems(spec.from_plain({**job, "resources": {"gpu": 1, "gpu_resource": "amd.com/gpu"}}))] == []
     assert [*spec_problems(spec.from_plain({**job, "resources": {}}))] == []
     with pytest.raises(spec.SpecError, match=r"resources\.gpu_resource"):
-        spec.from_plain({**job, "resources": {"gpu": 1, "gpu_resource": said}})
+        spec.from_plain({**job, "resources": {"gpu": 1, "gpu_resource": resource}})
 
 
 def test_the_type_of_gpu_chooses_nodes():
-    made, _ = template(
+    pod, _ = template(
         {"node_selector": {"zone": "a"}}, {"resources": {"gpu": 1, "gpu_type": "T4"}, "node_selector": {"disk": "ssd"}}
     )
-    assert made["spec"]["nodeSelector"] == {"zone": "a", "disk": "ssd", "gpu": "T4"}
+    assert pod["spec"]["nodeSelector"] == {"zone": "a", "disk": "ssd", "gpu": "T4"}
 
 
 ENV = {
@@ -147,9 +147,9 @@ ENV = {
 }
 
 
-@pytest.mark.parametrize(("given", "rendered"), ENV.values(), ids=ENV)
-def test_env(given, rendered):
-    _, container = template({"env": {"X": given}})
+@pytest.mark.parametrize(("value", "rendered"), ENV.values(), ids=ENV)
+def test_env(value, rendered):
+    _, container = template({"env": {"X": value}})
     assert env(container)["X"] == rendered
 
 
@@ -161,7 +161,7 @@ def test_the_roles_env_goes_before_the_jobs():
 
 def test_our_own_env_is_not_expanded_by_kubernetes():
     job = spec.from_plain({"name": "j", "image": "i:1", "roles": {"worker": {}}})
-    made = pod_template(
+    pod = pod_template(
         job,
         "worker",
         job.resolved_roles()["worker"],
@@ -170,7 +170,7 @@ def test_our_own_env_is_not_expanded_by_kubernetes():
         gpu_label="",
         more_env=[],
     )
-    assert env(made["spec"]["containers"][0])["TFSTEPS_RUN_ID"] == "$$(HOME)"
+    assert env(pod["spec"]["containers"][0])["TFSTEPS_RUN_ID"] == "$$(HOME)"
 
 
 TOLERATIONS = {
@@ -187,10 +187,10 @@ TOLERATIONS = {
 }
 
 
-@pytest.mark.parametrize(("given", "rendered"), TOLERATIONS.values(), ids=TOLERATIONS)
-def test_tolerations(given, rendered):
-    made, _ = template({"tolerations": [given]})
-    assert made["spec"]["tolerations"] == [rendered]
+@pytest.mark.parametrize(("value", "rendered"), TOLERATIONS.values(), ids=TOLERATIONS)
+def test_tolerations(value, rendered):
+    pod, _ = template({"tolerations": [value]})
+    assert pod["spec"]["tolerations"] == [rendered]
 
 
 MERGES = {
@@ -239,7 +239,7 @@ def test_patches_of_the_role_lie_over_those_of_the_job():
         }
     }
     role = {"spec": {"priorityClassName": "high", "containers": [{"name": "sidecar", "image": "s:1"}]}}
-    made, container = template({"pod": job}, {"pod": role})
-    assert made["spec"]["priorityClassName"] == "high"
-    assert [item["name"] for item in made["spec"]["containers"]] == ["tensorflow", "sidecar"]
+    pod, container = template({"pod": job}, {"pod": role})
+    assert pod["spec"]["priorityClassName"] == "high"
+    assert [item["name"] for item in pod["spec"]["containers"]] == ["tensorflow", "sidecar"]
     assert (container["image"], container["securityContext"]) == ("i:1", {"runAsUser": 1})

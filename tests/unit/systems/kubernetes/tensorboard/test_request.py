@@ -16,14 +16,14 @@ def test_it_is_that_of_the_launcher(fields):
 
 
 def test_another_log_directory_is_another_one():
-    found = request_for(job_of(output_dir="/data/old/{run_id}"), STEP, "ml", "/data/old/{run_id}")
-    assert found.settings.log_dirs == {"": f"/data/old/{WHO.run}"}
-    assert found.name != request(job_of()).name
+    tensorboard_request = request_for(job_of(output_dir="/data/old/{run_id}"), STEP, "ml", "/data/old/{run_id}")
+    assert tensorboard_request.settings.log_dirs == {"": f"/data/old/{WHO.run}"}
+    assert tensorboard_request.name != request(job_of()).name
 
 
 def test_no_accelerator_is_asked_for():
-    found = request_for(job_of(resources={"gpu": 1, "gpu_type": "T4"}, node_selector={"zone": "a"}), STEP, "ml")
-    assert found.pod["nodeSelector"] == {"zone": "a"}
+    request = request_for(job_of(resources={"gpu": 1, "gpu_type": "T4"}, node_selector={"zone": "a"}), STEP, "ml")
+    assert request.pod["nodeSelector"] == {"zone": "a"}
 
 
 def test_a_folder_of_the_pod_is_refused():

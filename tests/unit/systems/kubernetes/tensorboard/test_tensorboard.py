@@ -31,12 +31,12 @@ def job_of(**fields):
 
 def settings(job):
     system = KubernetesSystem(KIND)
-    return settings_of(job, WHO, system.places(job, WHO, None))
+    return settings_of(job, WHO, system.output_paths(job, WHO, None))
 
 
 def request(job):
     kind, system = KIND, KubernetesSystem(KIND)
-    rendered = kind.render(job, WHO, system.places(job, WHO, None), "ml")
+    rendered = kind.render(job, WHO, system.output_paths(job, WHO, None), "ml")
     specs = [role.template["spec"] for role in kind.roles(rendered.observed()).values()]
     return request_of(rendered.manifest, specs, kind.container, settings(job))
 
@@ -59,14 +59,14 @@ def pod_of(job, address=""):
     ],
 )
 def test_the_folder_of_a_run(output_dir, folder):
-    found = run_folder(job_of(name="job", output_dir=output_dir), WHO)
-    assert found == folder
+    settings = run_folder(job_of(name="job", output_dir=output_dir), WHO)
+    assert settings == folder
 
 
 def test_a_job_without_the_field_asks_for_none():
     system = KubernetesSystem(KIND)
     for job in (job_of(), job_of(tensorboard=None)):
-        manifest, *_ = system.plan(job, WHO, system.places(job, WHO, None))
+        manifest, *_ = system.plan(job, WHO, system.output_paths(job, WHO, None))
         assert (SETTINGS in manifest["metadata"]["annotations"]) == bool(job.tensorboard)
 
 
@@ -94,10 +94,10 @@ def test_all_tasks_of_a_run_ask_for_one_name_and_other_runs_for_another():
     names = []
     for who in (WHO, same, other):
         system, kind, job = KubernetesSystem(KIND), KIND, job_of()
-        rendered = kind.render(job, who, system.places(job, who, None), "ml")
+        rendered = kind.render(job, who, system.output_paths(job, who, None), "ml")
         specs = [role.template["spec"] for role in kind.roles(rendered.observed()).values()]
-        found = settings_of(job, who, system.places(job, who, None))
-        names.append(request_of(rendered.manifest, specs, kind.container, found).name)
+        settings = settings_of(job, who, system.output_paths(job, who, None))
+        names.append(request_of(rendered.manifest, specs, kind.container, settings).name)
     assert names[0] == names[1] != names[2]
     assert all(len(name) <= 63 for name in names)
 
@@ -198,5 +198,5 @@ def test_without_the_setting_there_is_no_public_address(monkeypatch):
 
 def test_places_are_not_needed_by_name():
     """The settings hold the folder, so that a later command needs only the job object."""
-    places = OutputPaths(output="/o", model="/o/m", logs="/o/l", base_dir=None)
-    assert settings_of(job_of(output_dir="/o"), WHO, places).log_dirs == {"": "/o/l"}
+    paths = OutputPaths(output="/o", model="/o/m", logs="/o/l", base_dir=None)
+    assert settings_of(job_of(output_dir="/o"), WHO, paths).log_dirs == {"": "/o/l"}

@@ -18,7 +18,7 @@ def on_of(location: str) -> str:
     return location if registry.is_place(location) else Location.LOCAL
 
 
-class Place(msgspec.Struct, frozen=True):
+class BackendLocation(msgspec.Struct, frozen=True):
     """Where a command looks for runs, as its options say.
 
     Attributes:
@@ -39,13 +39,13 @@ class Place(msgspec.Struct, frozen=True):
     home: HomeCluster | None = None
 
     @classmethod
-    def of(cls, status: Status) -> "Place":
+    def of(cls, status: Status) -> "BackendLocation":
         """Return where a job is that a launcher of this machine has recorded."""
         if (on := on_of(status.location)) != Location.KUBERNETES:
             return cls(on)
         return cls(on, status.reached_by, status.namespace, home=status.home)
 
-    def by(self, context: str) -> "Place":
+    def by(self, context: str) -> "BackendLocation":
         """Return the same place, reached by a context of the user's if that is not empty."""
         if context in ("", self.context):
             return self

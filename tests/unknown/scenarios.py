@@ -3,15 +3,15 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from tests.unknown.world import RUN, WORKFLOW, World
+from tests.unknown.environment import RUN, WORKFLOW, Environment
 
 KUBERNETES = ("kubeflow", "jobset", "jobs")
 ALL = (*KUBERNETES, "hai")
 
 
 @dataclass(frozen=True)
-class Story:
-    """One story.
+class Scenario:
+    """One scenario.
 
     Attributes:
         play: Runs it.
@@ -21,7 +21,7 @@ class Story:
         actors: Whose requests meet faults; empty = all.
     """
 
-    play: Callable[[World], Awaitable[None]]
+    play: Callable[[Environment], Awaitable[None]]
     codes: tuple[int | None, ...]
     systems: tuple[str, ...] = ALL
     actors: tuple[str, ...] = ()
@@ -32,12 +32,12 @@ class Story:
         return self.play.__doc__
 
 
-STORIES: dict[str, Story] = {}
+SCENARIOS: dict[str, Scenario] = {}
 
 
-def _story(*codes, systems=ALL, actors=()):
+def _scenario(*codes, systems=ALL, actors=()):
     def add(play):
-        STORIES[play.__name__.strip("_").replace("_", " ")] = Story(play, codes, systems, actors)
+        SCENARIOS[play.__name__.strip("_").replace("_", " ")] = Scenario(play, codes, systems, actors)
         return play
 
     return add
@@ -46,8 +46,8 @@ def _story(*codes, systems=ALL, actors=()):
 # --- a launcher
 
 
-@_story(0)
-async def _succeed(w: World):
+@_scenario(0)
+async def _succeed(w: Environment):
     """The job is created and followed, and succeeds."""
     first = w.train("first")
     await w.until(lambda: w.follows(first), first)
@@ -55,8 +55,8 @@ async def _succeed(w: World):
     await w.ended(first)
 
 
-@_story(10)
-async def _fail(w: World):
+@_scenario(10)
+async def _fail(w: Environment):
     """The job is created and followed, and fails."""
     first = w.train("first")
     await w.until(lambda: w.follows(first), first)
@@ -64,8 +64,8 @@ async def _fail(w: World):
     await w.ended(first)
 
 
-@_story(13, 0)
-async def _evict(w: World):
+@_scenario(13, 0)
+async def _evict(w: Environment):
     """The launcher's pod is evicted, and its successor follows the job to its end."""
     first = w.train("first", tries=True)
     await w.until(lambda: w.follows(first), first)
@@ -77,8 +77,8 @@ async def _evict(w: World):
     await w.ended(second)
 
 
-@_story(13, 0, actors=("first",))
-async def _overlap(w: World):
+@_scenario(13, 0, actors=("first",))
+async def _overlap(w: Environment):
     """The launcher's pod is evicted while its successor follows the job already."""
     first = w.train("first", tries=True)
     await w.until(lambda: w.follows(first), first)
@@ -90,8 +90,8 @@ async def _overlap(w: World):
     await w.ended(second)
 
 
-@_story(13, systems=KUBERNETES)
-async def _keep(w: World):
+@_scenario(13, systems=KUBERNETES)
+async def _keep(w: Environment):
     """The launcher's pod is evicted, no pod follows, and the job is kept for a retry of the run."""
     first = w.train("first", job={"on_evicted": "30m"})
     await w.until(lambda: w.follows(first), first)
@@ -99,8 +99,8 @@ async def _keep(w: World):
     await w.ended(first)
 
 
-@_story(-9, 13, actors=("second",))
-async def _adopt_and_evict(w: World):
+@_scenario(-9, 13, actors=("second",))
+async def _adopt_and_evict(w: Environment):
     """The launcher is lost, and its successor is evicted before it follows the job."""
     first = w.train("first", tries=True)
     await w.until(lambda: w.follows(first), first)
@@ -111,8 +111,8 @@ async def _adopt_and_evict(w: World):
     await w.ended(second)
 
 
-@_story(12)
-async def _withdraw(w: World):
+@_scenario(12)
+async def _withdraw(w: Environment):
     """The step alone gets SIGTERM while the job is being created."""
     first = w.train("first")
     await w.until(w.jobs.jobs, first)
@@ -120,8 +120,8 @@ async def _withdraw(w: World):
     await w.ended(first)
 
 
-@_story(12)
-async def _stop_step(w: World):
+@_scenario(12)
+async def _stop_step(w: Environment):
     """The step alone gets SIGTERM while it follows the job."""
     first = w.train("first")
     await w.until(lambda: w.follows(first), first)
@@ -129,8 +129,8 @@ async def _stop_step(w: World):
     await w.ended(first)
 
 
-@_story(12)
-async def _terminate(w: World):
+@_scenario(12)
+async def _terminate(w: Environment):
     """A user terminates the Workflow."""
     first = w.train("first")
     await w.until(lambda: w.follows(first), first)
@@ -138,8 +138,8 @@ async def _terminate(w: World):
     await w.ended(first)
 
 
-@_story(10, 0, actors=("second",))
-async def _retry(w: World):
+@_scenario(10, 0, actors=("second",))
+async def _retry(w: Environment):
     """A launcher has reported that its job failed, and another attempt succeeds."""
     first = w.train("first")
     await w.until(lambda: w.follows(first), first)
@@ -151,8 +151,8 @@ async def _retry(w: World):
     await w.ended(second)
 
 
-@_story(10, -9, 0, actors=("third",))
-async def _retry_and_adopt(w: World):
+@_scenario(10, -9, 0, actors=("third",))
+async def _retry_and_adopt(w: Environment):
     """The second attempt's launcher is lost, and its successor follows that attempt's job."""
     first = w.train("first")
     await w.until(lambda: w.follows(first), first)
@@ -170,7 +170,7 @@ async def _retry_and_adopt(w: World):
 # --- without its launcher
 
 
-async def _lost(w: World, actor, node, phase="Failed"):
+async def _lost(w: Environment, actor, node, phase="Failed"):
     """Let a launcher be lost, and its node end."""
     lost = w.train(actor, node)
     await w.until(lambda: w.follows(lost), lost)
@@ -178,7 +178,7 @@ async def _lost(w: World, actor, node, phase="Failed"):
     w.node(node, phase)
 
 
-async def _clean_up(w: World, node, scope, asked):
+async def _clean_up(w: Environment, node, scope, asked):
     """Run a finalizer beside a sibling that runs."""
     await _lost(w, "lost", f"{WORKFLOW}.fit")
     sibling = w.train("sibling", f"{WORKFLOW}.sibling")
@@ -189,26 +189,26 @@ async def _clean_up(w: World, node, scope, asked):
     await w.kill(sibling)
 
 
-@_story(-9, -9, 0, actors=("finalizer",))
-async def _clean_up_in_a_dag(w: World):
+@_scenario(-9, -9, 0, actors=("finalizer",))
+async def _clean_up_in_a_dag(w: Environment):
     """A finalizer cleans up after a lost launcher, beside a sibling that runs."""
     await _clean_up(w, f"{WORKFLOW}.cleanup", "siblings", {f"{WORKFLOW}.fit"})
 
 
-@_story(-9, -9, 0, actors=("finalizer",))
-async def _clean_up_in_a_hook(w: World):
+@_scenario(-9, -9, 0, actors=("finalizer",))
+async def _clean_up_in_a_hook(w: Environment):
     """The same in a lifecycle hook of the step."""
     await _clean_up(w, f"{WORKFLOW}.fit.onExit", "siblings", {f"{WORKFLOW}.fit"})
 
 
-@_story(-9, None, 0, actors=("finalizer",))
-async def _clean_up_the_run(w: World):
+@_scenario(-9, None, 0, actors=("finalizer",))
+async def _clean_up_the_run(w: Environment):
     """A finalizer cleans up the whole run."""
     await _clean_up(w, f"{WORKFLOW}.cleanup", "run", {f"{WORKFLOW}.fit", f"{WORKFLOW}.sibling"})
 
 
-@_story(-9, -9, -9, 0, actors=("janitor",))
-async def _sweep(w: World):
+@_scenario(-9, -9, -9, 0, actors=("janitor",))
+async def _sweep(w: Environment):
     """The janitor looks at a healthy job, an abandoned one, and one that has ended."""
     await _lost(w, "lost", "old.fit")
     done = w.train("done", "old.done")
@@ -223,8 +223,8 @@ async def _sweep(w: World):
     await w.kill(healthy)
 
 
-@_story(12, 0, actors=("user",))
-async def _stop(w: World):
+@_scenario(12, 0, actors=("user",))
+async def _stop(w: Environment):
     """`tfsteps stop` ends the job of a launcher that follows it."""
     first = w.train("first")
     await w.until(lambda: w.follows(first), first)

@@ -1,4 +1,4 @@
-"""The stage of one run of a story: the servers, the operator, and the launchers as processes."""
+"""The stage of one run of a scenario: the servers, the operator, and the launchers as processes."""
 
 import asyncio
 import contextlib
@@ -38,7 +38,7 @@ class Certificate:
 
 @dataclass
 class Launcher:
-    """One program of a story.
+    """One program of a scenario.
 
     Attributes:
         actor: Its name.
@@ -88,8 +88,8 @@ class Launcher:
             self.process.kill() if number is signal.SIGKILL else self.process.terminate()
 
 
-class World:
-    """One run of a story.
+class Environment:
+    """One run of a scenario.
 
     Attributes:
         system: The job system.
@@ -119,7 +119,9 @@ class World:
     @property
     def requests(self):
         """All that was asked, in order."""
-        return sorted((request for server in self.servers for request in server.requests), key=lambda each: each.at)
+        return sorted(
+            (request for server in self.servers for request in server.requests), key=lambda request: request.at
+        )
 
     @contextlib.asynccontextmanager
     async def open(self):
@@ -143,8 +145,8 @@ class World:
         """Return a Workflow; it is made if there is none."""
         strategy = {"retryStrategy": {"retryPolicy": "Always", "limit": "3"}}
         spec = {"templates": [{"name": "tried", **strategy}, {"name": "once"}]}
-        made = {"metadata": {"name": name}, "spec": spec, "status": {"phase": "Running", "nodes": {}}}
-        return self.cluster.get("workflows", name) or self.cluster.put("workflows", made)
+        running = {"metadata": {"name": name}, "spec": spec, "status": {"phase": "Running", "nodes": {}}}
+        return self.cluster.get("workflows", name) or self.cluster.put("workflows", running)
 
     def node(self, name, phase, template="once"):
         """Let a node of its Workflow be in a phase; a node with tries has the template `tried`."""
@@ -187,11 +189,15 @@ class World:
         (folder / "namespace").write_text(NAMESPACE)
         (folder / "ca.crt").symlink_to(self._certificate.file)
         (folder / "termination-log").touch()
-        given = {"TFSTEPS_HOME": str(folder / "home"), "TFSTEPS_RUN_ID": RUN, "KUBERNETES_SERVICE_HOST": "127.0.0.1"}
-        given |= {"KUBERNETES_SERVICE_PORT": str(self.cluster.port), **(env or {})}
+        variables = {
+            "TFSTEPS_HOME": str(folder / "home"),
+            "TFSTEPS_RUN_ID": RUN,
+            "KUBERNETES_SERVICE_HOST": "127.0.0.1",
+        }
+        variables |= {"KUBERNETES_SERVICE_PORT": str(self.cluster.port), **(env or {})}
         if self.hai:
-            given |= {"TFSTEPS_HAI_SERVER": f"http://127.0.0.1:{self.hai.port}", "TFSTEPS_HAI_TOKEN": actor}
-        start = launcher.Start(program, arguments, str(folder), given, self._mutant)
+            variables |= {"TFSTEPS_HAI_SERVER": f"http://127.0.0.1:{self.hai.port}", "TFSTEPS_HAI_TOKEN": actor}
+        start = launcher.Start(program, arguments, str(folder), variables, self._mutant)
         process = self._zygote.Process(target=launcher.main, args=(start,), daemon=True)
         process.start()
         self.launchers.append(Launcher(actor, node, process, folder, ".train." in program, self._tasks))
