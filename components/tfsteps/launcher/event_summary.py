@@ -223,9 +223,6 @@ def _doubts(curve: EventCurve, file: int, curves: EventCurves, origin: EventOrig
     if (attempt := origin.attempt_of(curves.files[file].path)) != origin.attempt:
         who = "another job, or an attempt that is not known," if attempt == UNKNOWN_ATTEMPT else f"attempt {attempt}"
         yield f"{who} wrote it, and attempt {origin.attempt} wrote none"
-    if (created := origin.doubted(path := curves.files[file].path)) is not None:
-        times = f"was created at {_utc(created)}, and the job at {_utc(origin.since)}, by different clocks"
-        yield f"an earlier job of the same name may have written it: {path.shown} {times}"
 
 
 def _why(tag: str, matches: Sequence[EventCurve], curves: EventCurves, origin: EventOrigin) -> str:
@@ -260,15 +257,18 @@ def _unread(curves: EventCurves, origin: EventOrigin) -> str:
     other = [file for file in curves.left_out if not origin.predates(file)]
     if older:
         text += f"; {_shown(older)} existed before attempt {origin.attempt} (`outputs.earlier_attempts` counts them)"
-    if other:
-        text += f"; whether attempt {origin.attempt} wrote {_shown(other)} is not known: " + _UNKNOWN
+    doubted = {file.shown: created for file in other if (created := origin.doubted(file)) is not None}
+    if doubted:
+        times = _listed(f"{name} was created at {_utc(created)}" for name, created in sorted(doubted.items()))
+        text += f"; {times}, and the job at {_utc(origin.since)}: an earlier job of the same name may have written it, "
+        text += f"or a node's clock is slow ({_MOUNT})"
+    if unnamed := [file for file in other if file.shown not in doubted]:
+        text += f"; whether attempt {origin.attempt} wrote {_shown(unnamed)} is not known: its name has no host name "
+        text += f"of the job's replicas, and the launcher did not see the folder before the job was started; {_MOUNT}"
     return text
 
 
-_UNKNOWN = (
-    "its name has no host name of the job's replicas, and the launcher did not see the folder before the job was "
-    "started; mount the volume in the launcher's pod too"
-)
+_MOUNT = "mount the volume in the launcher's pod too"
 
 
 def _shown(files: Sequence[FilePath]) -> str:

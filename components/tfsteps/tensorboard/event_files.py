@@ -204,7 +204,7 @@ def _uint32(raw: bytes) -> int:
 
 
 class EventOrigin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What tells the event files of an attempt from the others in the folder. No file is left out by a clock alone.
+    """What tells the event files of an attempt from the others in the folder. No new file is left out by a clock alone.
 
     Attributes:
         attempt: Number of the attempt.
@@ -213,7 +213,7 @@ class EventOrigin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         hosts: Host names that only replicas of one attempt have, without what follows `-`: the attempt by host name.
             Writers put the host into the file's name. Empty = the host names of replicas do not tell.
         since: When the job was created, in seconds since the epoch: an older file of these hosts may be of an earlier
-            job of the same name, and is if `before` has it. 0 = not known.
+            job of the same name, and does not count unless `before` lacks it. 0 = not known.
         before: The event files that existed before the job was started, by path below the folder, with the attempt that
             wrote them. None = the folder was not read then.
     """
@@ -229,11 +229,11 @@ class EventOrigin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         """Return the number of the attempt that wrote a file; `UNKNOWN_ATTEMPT` = of another job, or not known."""
         if (attempt := self._by_host(file)) is None:
             return UNKNOWN_ATTEMPT if self.before is None else self.before.get(file.shown, self.attempt)
-        earlier_job = self.before is not None and file.shown in self.before and self._older(file)
-        return UNKNOWN_ATTEMPT if attempt == self.attempt and earlier_job else attempt
+        was_there = self.before is None or file.shown in self.before
+        return UNKNOWN_ATTEMPT if attempt == self.attempt and was_there and self._older(file) else attempt
 
     def doubted(self, file: FilePath) -> float | None:
-        """Return when a file of this attempt was created, if an earlier job of the same name may have written it.
+        """Return when a file with this attempt's host name was created, if that leaves open which job wrote it.
 
         In seconds since the epoch, by the clock of its writer. None = it is not older than the job, or the folder was
         read before the job was started.
