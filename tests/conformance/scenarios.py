@@ -143,7 +143,7 @@ def _(environment: Environment) -> None:
     until(lambda: not environment.jobs())
     last = _end(handle)
     assert (last.state, last.reason) == (State.LOST, "Deleted")
-    assert "time to live" in last.message
+    assert "by whom is not known" in last.message
 
 
 def _start(environment: Environment, fields: dict[str, Any]) -> Handle:
