@@ -47,9 +47,7 @@ def rows(*, quick: bool = False) -> Iterator[Row]:
 
 def _cpu_per_sample(processes: list[subprocess.Popen], count: int) -> float:
     slots = [
-        types.SimpleNamespace(
-            replica=ReplicaName("worker", index), process=types.SimpleNamespace(pid=process.pid, started=time.time())
-        )
+        types.SimpleNamespace(replica=ReplicaName("worker", index), pid=process.pid, started=time.time(), peak=0)
         for index, process in enumerate(processes)
     ]
     meter = UsageMeter(JOB)
