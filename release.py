@@ -158,7 +158,7 @@ def _write_sbom(bom: dict[str, Any], image: pathlib.Path, out: pathlib.Path, ver
             "externalReferences": [
                 {
                     "type": "distribution",
-                    "url": f"https://pypi.org/simple/{_name(component['name'])}/",
+                    "url": component["purl"],  # of any registry: the hashes are what counts
                     "hashes": [{"alg": "SHA-256", "content": content} for content in references[reference]],
                 }
             ],
