@@ -248,6 +248,12 @@ def test_an_object_with_a_generated_name_is_created_once_though_the_first_answer
     assert re.fullmatch(r"a-[a-z0-9]{5}", created["metadata"]["name"])
 
 
+def test_a_generated_name_fits_a_label():
+    with serve(lambda asked: Answer(201, {"metadata": asked.body["metadata"]})) as server:
+        created = Api(server.access()).create(JOBS, "ns", {"metadata": {"generateName": f"{'a' * 200}-"}})
+    assert re.fullmatch(r"a{58}[a-z0-9]{5}", created["metadata"]["name"])
+
+
 def test_a_generated_name_that_another_object_has_is_a_conflict():
     with serve([refusal(409, "AlreadyExists")]) as server, pytest.raises(ApiError):
         Api(server.access()).create(JOBS, "ns", {"metadata": {"generateName": "a-"}})

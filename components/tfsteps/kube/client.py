@@ -24,7 +24,8 @@ from tfsteps.kube.stream import Stream
 _PAGE = 600  # objects: a few MB each; ten thousand jobs and the pods of their steps are 34 pages
 _PAGE_BYTES = 16 << 20  # of pages of several objects: one namespace may be full of large objects
 _FEWER = 8
-_SUFFIX_LETTERS, _SUFFIX_LENGTH = "bcdfghjklmnpqrstvwxz2456789", 5  # as the API server's [source: apiserver, `names`]
+# Of generated names, as the API server makes them: they are also values of labels [source: apiserver, `names`].
+_SUFFIX_LETTERS, _SUFFIX_LENGTH, _LONGEST_NAME = "bcdfghjklmnpqrstvwxz2456789", 5, 63
 _WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')  # RFC 9111 has several in one header
 
 
@@ -122,7 +123,7 @@ class Api(HttpClient):
         metadata, sent = body.get("metadata", {}), 0
         if generated := not metadata.get("name") and metadata.get("generateName"):
             suffix = "".join(secrets.choice(_SUFFIX_LETTERS) for _ in range(_SUFFIX_LENGTH))
-            metadata = {**metadata, "name": f"{generated}{suffix}"}
+            metadata = {**metadata, "name": f"{generated[: _LONGEST_NAME - _SUFFIX_LENGTH]}{suffix}"}
             body = {**body, "metadata": metadata}
         check = answers.an_object(resource, metadata.get("name", ""), stored=not dry_run)
 
