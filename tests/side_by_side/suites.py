@@ -37,7 +37,7 @@ CORES = {
     "faults": 0.6,
     "janitor": 0.2,
     "unknown": 0.9,
-    "unit": 1.0,
+    "unit": 1.2,
     "soak": 0.5,
     "wire": 0.3,
     "golden": 1.0,
@@ -49,6 +49,10 @@ CORES = {
 """How much of a core each suite keeps busy: its own processes, and its pods, which no run can measure. A suite that is
 not here is taken for half a core. A folder whose `-tensorflow` is here runs as two suites: real TensorFlow keeps cores
 busy while the other tests wait."""
+
+_WORKERS = {"unit": 2}
+"""The processes of a suite of many short tests: one of them waits for 40 % of its time, and kept a core idle at the
+end, when no other suite is left to use it."""
 
 FIRST_GUESS = HERE / "side_by_side/seconds.json"
 """What is expected where no run has measured it; written by `--save-seconds`."""
@@ -72,7 +76,7 @@ _BUSY = 0.5
 
 @dataclass
 class Suite:
-    """One pytest process.
+    """A run of pytest.
 
     Attributes:
         name: Its folder, and what its files are called.
@@ -80,6 +84,7 @@ class Suite:
         options: Of pytest, after the tests.
         seconds: How long it is expected to take.
         cores: What share of a core it is expected to use.
+        workers: How many processes share its tests.
         measured_as: What its seconds are kept as; its tests that need no cluster take less than all.
         process: None before it starts.
         code: Exit code; None before it has ended.
@@ -92,6 +97,7 @@ class Suite:
     options: list[str]
     seconds: float = 60
     cores: float = 0.5
+    workers: int = 1
     measured_as: str = ""
     process: "subprocess.Popen[bytes] | None" = None
     code: int | None = None
@@ -146,7 +152,8 @@ class Suite:
         kept = ["-o", f"cache_dir={OUT / 'cache' / self.name}", f"--junitxml={self.junit}", "-o", "junit_family=xunit1"]
         # conftest.py writes the durations of fixtures there.
         environment = {**os.environ, "TFSTEPS_DURATIONS": str(self.fixtures)}
-        command = [sys.executable, "-m", "pytest", *kept, self.tests, *self.options]
+        workers = ["-p", "xdist", "-n", str(self.workers), "--dist", "worksteal"] if self.workers > 1 else []
+        command = [sys.executable, "-m", "pytest", *kept, *workers, self.tests, *self.options]
         self.output.parent.mkdir(exist_ok=True)
         self._log = self.output.open("wb")
         self.began = time.monotonic()
@@ -181,7 +188,8 @@ class Suite:
     def progress(self) -> str:
         """Return its name and how many of its tests are done and have failed, as pytest has printed it."""
         text = self.output.read_text(errors="replace")
-        counts = re.findall(r"^collected (\d+) items?(?:.* (\d+) selected)?", text, re.MULTILINE)
+        found = r"^(?:collected |\d+ workers \[)(\d+) items?(?:.* (\d+) selected)?"
+        counts = re.findall(found, text, re.MULTILINE)
         if not counts:
             return self.name
         marks = "".join(re.findall(r"^(?:\S+\.py )?([.FEsxX]+)(?: +\[ *\d+%\])?$", text, re.MULTILINE))
@@ -207,7 +215,9 @@ def suites(
         def suite(suffix: str, marks: str, name: str = name) -> Suite:
             full = name + suffix
             options = ["-m", without + marks, *arguments]
-            variant = Suite(full, str(folder / name), options, cores=CORES.get(full, 0.5))
+            variant = Suite(
+                full, str(folder / name), options, cores=CORES.get(full, 0.5), workers=_WORKERS.get(full, 1)
+            )
             variant.measured_as = full if cluster or not variant.cluster else f"{full} without a cluster"
             variant.seconds = expected.get(variant.measured_as, 60)
             return variant

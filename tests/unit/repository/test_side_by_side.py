@@ -340,7 +340,12 @@ tests/a/test_b.py ....Es
 
 @pytest.mark.parametrize(
     ("text", "progress"),
-    [("", "a"), (PRINTED, "a 14/20 (2 failed)"), ("collected 1 item\n\ntests/a/test_a.py .   [100%]\n", "a 1/1")],
+    [
+        ("", "a"),
+        (PRINTED, "a 14/20 (2 failed)"),
+        ("collected 1 item\n\ntests/a/test_a.py .   [100%]\n", "a 1/1"),
+        ("created: 2/2 workers\n2 workers [24 items]\n\n..F..   [ 20%]\n...\n", "a 8/24 (1 failed)"),
+    ],
 )
 def test_progress_counts_tests(tmp_path, monkeypatch, text, progress):
     monkeypatch.setattr(suites, "OUT", tmp_path)
