@@ -188,8 +188,8 @@ class Suite:
     def progress(self) -> str:
         """Return its name and how many of its tests are done and have failed, as pytest has printed it."""
         text = self.output.read_text(errors="replace")
-        found = r"^(?:collected |\d+ workers \[)(\d+) items?(?:.* (\d+) selected)?"
-        counts = re.findall(found, text, re.MULTILINE)
+        pattern = r"^(?:collected |\d+ workers \[)(\d+) items?(?:.* (\d+) selected)?"
+        counts = re.findall(pattern, text, re.MULTILINE)
         if not counts:
             return self.name
         marks = "".join(re.findall(r"^(?:\S+\.py )?([.FEsxX]+)(?: +\[ *\d+%\])?$", text, re.MULTILINE))
