@@ -98,6 +98,9 @@ class Stream:
                 else:
                     self._body = _UntilClosed()
                 self._body.keeps &= not response.will_close
+                with contextlib.suppress(OSError):  # the next read reports it
+                    # for a TLS session ticket OpenSSL allocates 16 KiB, which it frees at the next write; sends nothing
+                    self._sock.send(b"")
             elif not came or len(self._buffer) > _LONGEST_HEAD:
                 raise ApiError("the answer broke off: it has no end of its headers")
 

@@ -1,12 +1,20 @@
-"""The body of an answer, in pieces of any size: what comes out of it, and what is no body."""
+"""The body of an answer, in pieces of any size: what comes out of it, and what is no body; and its memory."""
 
+import ctypes
 import http.client
 import io
 import random
+import select
+import socket
+import ssl
+import threading
 
 import pytest
+import trustme
 
-from tfsteps.kube.stream import _Chunks, _Length, _UntilClosed
+from tfsteps.kube import connections
+from tfsteps.kube.credentials import Access
+from tfsteps.kube.stream import Stream, _Chunks, _Length, _UntilClosed
 
 
 def chunked(rng, content):
@@ -98,3 +106,71 @@ def test_a_body_of_a_length_and_one_without():
     other = _UntilClosed()
     assert (other.feed(b"ab"), other.ended) == (b"ab", False)
     assert (other.feed(b""), other.ended, other.keeps) == (b"", True, False)
+
+
+class _Allocated(ctypes.Structure):
+    """glibc's `struct mallinfo2`."""
+
+    _fields_ = tuple((f"field{i}", ctypes.c_size_t) for i in range(10))
+
+
+def allocated():
+    """Return the bytes that this process has allocated with malloc."""
+    mallinfo = ctypes.CDLL(None).mallinfo2
+    mallinfo.restype = _Allocated
+    return mallinfo().field7
+
+
+def wait(coroutine):
+    """Run a coroutine that waits for sockets only."""
+    try:
+        awaited = coroutine.send(None)
+        while True:
+            select.select([awaited.sock], [], [], 5)
+            awaited = coroutine.send(True)
+    except StopIteration:
+        return
+
+
+@pytest.fixture
+def tls_server():
+    """Yield the access to a server that answers each request with headers, and then with nothing for as long."""
+    authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    trust = ssl.create_default_context()
+    authority.configure_trust(trust)
+    kept = []
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve():
+            while True:
+                connected, _ = listening.accept()
+                try:
+                    kept.append(context.wrap_socket(connected, server_side=True))
+                except OSError:  # the end of the test
+                    return
+                kept[-1].recv(1 << 16)
+                kept[-1].sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        port = listening.getsockname()[1]
+        yield Access(f"https://127.0.0.1:{port}", "ns", trust, lambda _refused: "", "the server")
+        socket.create_connection(("127.0.0.1", port)).close()
+        thread.join()
+    for sock in kept:
+        sock.close()
+
+
+def test_an_open_answer_keeps_no_buffer_to_write(tls_server):
+    pool = connections.pool(tls_server)
+    streams = [Stream(pool, "/log", {"Host": "server"}) for _ in range(20)]
+    for stream in streams:
+        wait(stream.begin(5))
+    before = allocated()
+    for stream in streams:
+        stream._sock.send(b"")  # what a buffer is freed by
+    freed = before - allocated()
+    for stream in streams:
+        stream.__exit__()
+    assert freed < 20 * 4096
