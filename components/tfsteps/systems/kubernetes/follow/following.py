@@ -296,6 +296,8 @@ class PodFollower:
                 raise LaunchError(f"{self._name} continues, but {seen.error}", retryable=True)
             yield from self.not_known(seen.error)
         self.known = True
+        if isinstance(seen, Changed) and self._tracker.knows_end(seen.item["metadata"]):
+            return  # of a thousand replicas that end at once, the watch and the last look report each end
         if (event := self.own.among(seen, self._tracker.object.item)) is None:
             return
         yield from self._tracker.seen_pod(event, now)

@@ -51,6 +51,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         name: Its name.
         uid: Its uid: a recreated pod has the same name.
+        version: The resourceVersion of its object; empty = not known.
         state: The state of its replica.
         created: When it was created, in seconds since the epoch; None = not known.
         started: When the program's container started last; None = not yet.
@@ -75,6 +76,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     uid: str
     state: ReplicaState
+    version: str = ""
     created: float | None = None
     started: float | None = None
     finished: float | None = None
@@ -127,6 +129,7 @@ def pod(item: Mapping[str, Any], container: str) -> Pod:
     result = Pod(
         name=meta["name"],
         uid=meta["uid"],
+        version=meta.get("resourceVersion", ""),
         state=_state(phase, now, seen.get("restartCount", 0)),
         created=seconds(meta.get("creationTimestamp")),
         started=seconds(running.get("startedAt") or last.get("startedAt")),

@@ -279,6 +279,11 @@ class Tracker:
                 yield from self._pod_gone(item["metadata"]["uid"], now)
         yield from self.state(now)
 
+    def knows_end(self, metadata: Mapping[str, Any]) -> bool:
+        """Tell whether this version of a pod's object was seen before, and the pod had ended: then nothing follows."""
+        seen = self.pods.get(metadata["uid"])
+        return seen is not None and seen.ended and seen.version == metadata.get("resourceVersion", "") != ""
+
     def replica(self, uid: str) -> ReplicaName:
         """Return whose pod this is."""
         return self._history_of[uid].replica

@@ -8,7 +8,7 @@ from tfsteps.kube.client import Api
 from tfsteps.kube.credentials import Access
 from tfsteps.kube.threads import Inbox
 from tfsteps.kube.watch import Changed, Deleted, Listed
-from tfsteps.runs.events import replicas_of
+from tfsteps.runs.events import ReplicaChanged, replicas_of
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.follow import following
 from tfsteps.systems.kubernetes.follow.following import PodFollower
@@ -63,3 +63,27 @@ def test_a_change_of_a_pod_reaches_only_the_reader_of_that_pod(monkeypatch):
     assert see(Changed(pod("out of memory", "worker-7", "p7"))) == ["job-worker-7 True"]
     assert see(Deleted(running[8])) == ["job-worker-8 gone"]
     assert "job-worker-9 gone" in see(Listed(running[10:]))
+
+
+def test_the_end_of_a_pod_that_the_watch_and_the_last_look_report_is_processed_once(monkeypatch):
+    monkeypatch.setattr(following, "ContainerLog", Reader)
+    monkeypatch.setattr(Reader, "events", [], raising=False)
+    looked_up = []
+    monkeypatch.setattr(PodFollower, "_label", lambda _self, meta: looked_up.append(meta["resourceVersion"]))
+    api = Api(Access("http://127.0.0.1:1", "ns", None, str, "no cluster"))
+    followed = PodFollower(api, api, TFJob(), Tracker(TFJob(), tfjob(), replicas_of(JOB.roles.items()), 0.0), Inbox())
+
+    def see(status, version):
+        item = pod(status)
+        item["metadata"]["resourceVersion"] = version
+        looked_up.clear()
+        events = list(followed.saw(Changed(item), 1.0))
+        return [event.state.value for event in events if isinstance(event, ReplicaChanged)], [*looked_up]
+
+    assert see("running", "7") == (["running"], ["7"])
+    assert see("running", "7") == ([], ["7"]), "of a pod that runs, each event counts"
+    assert see("succeeded", "8") == (["succeeded"], ["8"])
+    assert see("succeeded", "8") == ([], []), "known"
+    assert see("succeeded", "9") == ([], ["9"]), "another version: something may have changed"
+    assert see("succeeded", "") == ([], [""]), "no version: it is not known what changed"
+    assert see("succeeded", "") == ([], [""])
