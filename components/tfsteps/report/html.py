@@ -38,7 +38,7 @@ def tag(name: str, /, *children: Child, **attributes: Attribute) -> Html:
             continue
         head += f" {key.rstrip('_').replace('_', '-')}"
         if value is not True:
-            head += f'="{number(value) if isinstance(value, int | float) else escape(value)}"'
+            head += f'="{escape(value) if isinstance(value, str) else number(value)}"'
     if name in _VOID:
         return Html(f"{head}/>")
     return Html(f"{head}>{join(children)}</{name}>")
@@ -56,6 +56,8 @@ def escape(text: str) -> Html:
 
 def printable(text: str) -> str:
     """Return `text` with other characters in place of control characters, surrogates, and marks that reorder text."""
+    if text.isprintable():  # nearly all text; no character to replace is printable
+        return text
     return _SURROGATES.sub("\N{REPLACEMENT CHARACTER}", text).translate(_UNPRINTABLE)
 
 

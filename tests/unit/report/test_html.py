@@ -1,12 +1,13 @@
 """Markup: what comes from outside stays text."""
 
 import html.parser
+import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfsteps.report.html import Html, escape, tag
+from tfsteps.report.html import _SURROGATES, _UNPRINTABLE, Html, escape, tag
 
 
 class Reader(html.parser.HTMLParser):
@@ -47,3 +48,9 @@ def test_text_and_attributes_never_become_markup(text, value):
 )
 def test_forms(html, expected):
     assert html == expected
+
+
+def test_printable_text_has_no_character_that_is_replaced():
+    printable = "".join(filter(str.isprintable, map(chr, range(sys.maxunicode + 1))))
+    assert not set(map(ord, printable)) & _UNPRINTABLE.keys()
+    assert not _SURROGATES.search(printable)
