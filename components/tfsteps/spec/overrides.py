@@ -90,6 +90,8 @@ def _parent(value: Any, change: Override) -> tuple[Any, Path, Path]:
             if child is None:
                 child = value[path[-1]] = {}
                 first = first or tuple(path)
+            elif isinstance(child, tuple):  # in the plain data of a recorded job
+                child = value[path[-1]] = list(child)
             value = child
         path.append(_key(value, part, tuple(path), change))
     return value, tuple(path), first or tuple(path)

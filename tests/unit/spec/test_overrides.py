@@ -1,5 +1,6 @@
 """Overrides of fields of a job, and what their errors say."""
 
+import msgspec
 import pytest
 
 from tfsteps import spec
@@ -36,6 +37,12 @@ def test_values_are_yaml_and_replace_whole_fields():
 @pytest.mark.parametrize("path", ["args.1", "args[1]"])
 def test_an_element_of_a_list_is_set_by_its_position(path):
     assert overridden(f"{path}=5").args == ("--epochs", "5")
+
+
+def test_an_element_of_a_list_of_a_recorded_job_is_set_by_its_position():
+    recorded = msgspec.to_builtins(overridden("volumes=[{pvc: data, mount: /data}]"))  # its lists are tuples
+    job = spec.from_plain(recorded, "run r", registry.options(), ["args.1=5", "volumes.0.mount=/other"])
+    assert (job.args, job.volumes[0].mount, recorded["args"]) == (("--epochs", "5"), "/other", ("--epochs", "3"))
 
 
 def test_a_number_in_a_text_field_is_taken_as_written():
