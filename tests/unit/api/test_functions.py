@@ -134,7 +134,7 @@ def test_runs_of_a_cluster(tmp_path, monkeypatch):
 
 def imported_by(program):
     code = f"import sys, json\n{program}\nprint(json.dumps(sorted(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
     return {name.partition(".")[0] for name in json.loads(done.stdout)}, json.loads(done.stdout)
 
 
