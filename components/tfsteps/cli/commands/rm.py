@@ -175,6 +175,8 @@ def _seconds(text: str) -> float:
         seconds = parse_duration(text)
     except ValueError as error:
         raise CommandError(f"--older-than {text!r} {error}. {allowed}") from error
+    if text[-1:].isdigit():  # `30`, meant as days, would be 30 seconds and remove nearly all
+        raise CommandError(f"--older-than {text!r} has no unit. {allowed}")
     if seconds > _LONGEST_DAYS * 86400:
         raise CommandError(f"--older-than {text!r} is too long. {allowed}")
     return seconds

@@ -184,6 +184,10 @@ def test_as_json():
             "--older-than '-1d' is not a duration. " + ALLOWED,
         ),
         (
+            ("--older-than", "30"),
+            "--older-than '30' has no unit. " + ALLOWED,
+        ),
+        (
             ("--older-than", "9999d"),
             "--older-than '9999d' is too long. " + ALLOWED,
         ),
