@@ -155,7 +155,11 @@ def compile_program(file: str, name: str | None) -> Compiled:
     engines = registry.plugins().values()
     pipelines = {name: pair for engine in engines for name, pair in engine.authoring().pipelines(module).items()}
     pipeline, compiled_text = pipelines[_choose(file, pipelines, name)]
-    return parse_compiled(file, compiled_text(), pipeline)
+    try:
+        text = compiled_text()
+    except Exception as error:  # of the SDK, which refuses what the program gave it
+        raise CommandError(_failure(pathlib.Path(file), error)) from error
+    return parse_compiled(file, text, pipeline)
 
 
 def _choose(file: str, pipelines: Mapping[str, Any], name: str | None) -> str:

@@ -21,6 +21,7 @@ from tfsteps.kube.resource import CLAIMS
 from tfsteps.systems.kubernetes.preflight.references import CONFIG_MAPS, SECRETS, Reference
 
 _OF_RUN = re.compile(r"\{\{\$\.(pipeline_\w+)\}\}")
+_NOT_FINITE = re.compile(r"Fail to serialize (NaN|-?Infinity)\b")
 _NOT_INPUTS = {"run_id", "task_config"}  # the engine sets them
 _RESOURCES = {"cpu": "resourceCpu", "memory": "resourceMemory"}
 _NOT_TAKEN = {"nodeAffinity": "the node affinity", "podAffinity": "the pod affinity"}
@@ -61,7 +62,9 @@ class KubeflowAuthoring(Authoring):
         }
 
     def program_fix(self, error: BaseException) -> str:
-        """Return what replaces a name of version 1."""
+        """Return what replaces a name of version 1, or a number that JSON does not have."""
+        if _NOT_FINITE.search(str(error)):
+            return "NaN and infinity cannot be an input of a task: write a finite number, or text"
         return version1.program_fix(error)
 
     def reads(self, documents: Sequence[Document]) -> bool:

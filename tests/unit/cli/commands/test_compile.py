@@ -205,6 +205,21 @@ def test_a_program_for_version_1_of_kubeflow_pipelines(write, program, name):
     assert f"{name} is of KFP 1, and kfp 2 does not have it: launch jobs with tfsteps.kfp.train" in text
 
 
+NOT_FINITE = """\
+from kfp import dsl
+from tfsteps.kfp import train
+
+@dsl.pipeline
+def p():
+    train(name="a", image="a/b:1", command=["true"], workers=1, spec={"deadlines": {"total": float("inf")}})
+"""
+
+
+def test_a_number_that_json_does_not_have_is_refused(write):
+    text = refused("compile", write("inf.py", NOT_FINITE))
+    assert "infinity cannot be an input of a task: write a finite number, or text" in text
+
+
 def test_another_wrong_name_is_corrected_in_the_program(write):
     text = refused("compile", write("new.py", "from kfp import dsl\ndsl.Contain\n"))
     assert text.rstrip().endswith("'Contain'; correct the program")
