@@ -22,6 +22,7 @@ import msgspec
 
 from tfsteps.console.errors import CommandError
 from tfsteps.spec.problems import shown
+from tfsteps.systems.expansion import escaped
 
 RUN_OPTIONS = ("on", "system", "context", "namespace", "display")
 """Options of `ShippedFunction.run`, which no parameter of the function may be called."""
@@ -103,18 +104,21 @@ def words(source: FunctionSource, values: Mapping[str, Any], *, references: bool
 
 
 def _word(source: FunctionSource, name: str, value: Any, *, references: bool) -> str:
-    kind = source.parameters[name].kind
     if references and "{{" in str(value) and (isinstance(value, str) or not isinstance(value, _PLAIN)):
         return str(value)
+    return escaped(_encoded(source, name, value))  # the replica gets it as it is, not with $(NAME) expanded
+
+
+def _encoded(source: FunctionSource, name: str, value: Any) -> str:
+    kind = source.parameters[name].kind
     right = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
     if not right and not (kind is float and type(value) is int):
         raise FunctionError(f"{source.name}: {name} is {value!r}, expected {kind.__name__}")
     if kind is str:
         return str(value)
     if not _is_json(value):
-        raise FunctionError(
-            f"{source.name}: {name} is {value!r}, which is not JSON; pass numbers, text, lists, mappings"
-        )
+        what = shown(value) if isinstance(value, int) else repr(value)
+        raise FunctionError(f"{source.name}: {name} is {what}, which is not JSON; pass numbers, text, lists, mappings")
     return json.dumps(value)
 
 

@@ -138,5 +138,7 @@ def shown(value: Any) -> str:
             return "a list"
         case str():
             return repr(value if len(value) <= _SHOWN else value[: _SHOWN - 1] + "…")
+        case int() if abs(value) >= 10**_SHOWN:  # Python refuses to write more than 4300 digits
+            return f"a number of more than {_SHOWN} digits"
         case _:
             return str(value)[:_SHOWN]

@@ -26,6 +26,7 @@ from tfsteps.api import CommandError, FunctionError, function_source
 from tfsteps.api.function_source import RUN_OPTIONS
 from tfsteps.engines.kfp import lint
 from tfsteps.runs import code_archive
+from tfsteps.systems.expansion import expanded
 
 RATES = {"slow": 0.1, "fast": (1.0)}
 OBJECT = object()
@@ -88,8 +89,9 @@ def shipped(function, tmp_path, **parameters):
     """Run the shipped files of a function in an empty folder; return its result."""
     job = function.job(**parameters)
     code_archive.unpack(job["code"]["digest"], tmp_path)
+    args = [expanded(word, {"HOME": "/"}) for word in job["args"]]  # as every job system does
     done = subprocess.run(
-        [sys.executable, *job["command"][1:], *job["args"]], cwd=tmp_path, capture_output=True, text=True, check=True
+        [sys.executable, *job["command"][1:], *args], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     return json.loads(done.stdout.splitlines()[-1].removeprefix("tfsteps result "))
 
@@ -97,6 +99,7 @@ def shipped(function, tmp_path, **parameters):
 def test_the_shipped_function_returns_what_the_function_returns(tmp_path):
     assert shipped(circle, tmp_path, radius=2, label="x=1 'y'", more=[3]) == circle(2, "x=1 'y'", [3])
     assert shipped(circle, tmp_path, radius=2) == circle(2)
+    assert shipped(circle, tmp_path, radius=2, label="$$ $(HOME) $x") == circle(2, "$$ $(HOME) $x")
 
 
 def test_none_is_passed_only_where_it_is_the_default():
@@ -340,6 +343,7 @@ def test_what_cannot_be_shipped_is_refused_with_the_line(function, wrong):
         ({"radius": float("nan")}, "circle: radius is nan, which is not JSON"),
         ({"radius": 1, "label": 2}, "circle: label is 2, expected str"),
         ({"radius": 1, "more": [OBJECT]}, "which is not JSON"),
+        ({"radius": 10**5000}, "circle: radius is a number of more than "),
     ],
 )
 def test_wrong_parameters_are_refused_before_anything_is_created(parameters, wrong, home):
@@ -392,7 +396,7 @@ def test_no_parameter_is_an_option_of_run():
 def test_a_step_of_kubeflow_pipelines(tmp_path):
     @dsl.pipeline(name="circles")
     def circles(radius: float = 2.0):
-        circle.kfp(radius=radius, label="a")
+        circle.kfp(radius=radius, label="a$")
 
     file = tmp_path / "pipeline.yaml"
     compiler.Compiler().compile(circles, str(file))
@@ -400,7 +404,7 @@ def test_a_step_of_kubeflow_pipelines(tmp_path):
     task = yaml.safe_load(file.read_text())["root"]["dag"]["tasks"]["train"]["inputs"]["parameters"]
     assert task["args"]["runtimeValue"]["constant"] == [
         "--radius={{$.inputs.parameters['pipelinechannel--radius']}}",
-        "--label=a",
+        "--label=a$$",
     ]
     assert task["code"]["runtimeValue"]["constant"].startswith(circle.job(radius=1)["code"]["digest"])
 
