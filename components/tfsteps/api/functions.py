@@ -22,7 +22,7 @@ from tfsteps.api.plan import choose, launch_failed, launch_plan, make_plan
 from tfsteps.api.queries import compared_runs, pass_log, run_graph
 from tfsteps.api.results import Attempt, Comparison, Line, Log, Run, RunList
 from tfsteps.backends.backend_location import BackendLocation
-from tfsteps.backends.base import LogLine, LogOptions
+from tfsteps.backends.base import MOST_LINES, LogLine, LogOptions
 from tfsteps.backends.find import Selection
 from tfsteps.backends.log_printer import compile_grep
 from tfsteps.backends.open import located, open_backend
@@ -429,8 +429,9 @@ def logs(
     """
     if grep is None and (ignore_case or around):
         raise CommandError("ignore_case and around are about grep; add grep, or leave them out")
-    if around < 0 or (tail is not None and tail < 0):
-        raise CommandError(f"around={around} and tail={tail} are numbers of lines: give 0 or more, or leave them out")
+    if not all(0 <= lines <= MOST_LINES for lines in (around, tail or 0)):
+        wrong = f"around={shown(around)} and tail={shown(tail)} are numbers of lines"
+        raise CommandError(f"{wrong}: give 0 or more, at most {MOST_LINES}, or leave them out")
     pattern = None if grep is None else compile_grep(grep, ignore_case=ignore_case)
     names = [replicas] if isinstance(replicas, str) else list(dict.fromkeys(replicas))
     selection = Selection(run, None, attempt, (task,) if isinstance(task, str) else tuple(task))

@@ -39,6 +39,10 @@ class LogLine(NamedTuple):
     text: bytes
 
 
+MOST_LINES = 1_000_000_000
+"""Of `LogOptions.tail` and `around`. Python and the API server count so far."""
+
+
 class LogOptions(msgspec.Struct, frozen=True):
     """Which log lines are printed, and how.
 

@@ -97,6 +97,8 @@ def test_what_notebooks_show_is_escaped_and_without_secrets(call):
         (lambda: logs("r1", "ps"), "run r1: replica 'ps' is unknown; it has worker-0, worker-1"),
         (lambda: logs("r1", around=2), "are about grep"),
         (lambda: logs("r1", tail=-1), "give 0 or more"),
+        (lambda: logs("r1", tail=10**30), "give 0 or more, at most 1000000000, or leave them out"),
+        (lambda: logs("r1", grep="a", around=10**30), "give 0 or more, at most 1000000000, or leave them out"),
         (lambda: logs("nope", since="soon"), "--since 'soon' is not a time"),
         (lambda: runs(limit=0), "limit 0 lists nothing"),
         (lambda: runs(state="done"), "--state 'done' is unknown"),

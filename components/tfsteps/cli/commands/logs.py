@@ -8,7 +8,7 @@ import typer
 
 from tfsteps.api import run_list
 from tfsteps.api.queries import pass_log
-from tfsteps.backends.base import LogOptions
+from tfsteps.backends.base import MOST_LINES, LogOptions
 from tfsteps.backends.find import Selection
 from tfsteps.backends.log_printer import compile_grep
 from tfsteps.backends.open import located, open_backend
@@ -63,7 +63,11 @@ def logs(
     timestamps: Annotated[bool, typer.Option("--timestamps", help="Begin each line with its local time.")] = False,
     tail: Annotated[
         int | None,
-        typer.Option(min=0, help="Begin with the last lines, as many as this; of those that --grep and -C choose."),
+        typer.Option(
+            min=0,
+            max=MOST_LINES,
+            help="Begin with the last lines, as many as this; of those that --grep and -C choose.",
+        ),
     ] = None,
     on: OnOption = None,
     context: Context = "",

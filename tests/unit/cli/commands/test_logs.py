@@ -29,11 +29,17 @@ ELEVEN = [ReplicaStatus(role=role, index=i) for role, i in [*(("worker", i) for 
         (("--tail", 1, "ps"), ["[ps-0] d"]),
         (("--tail", 0), []),
         (("ps", "--tail", 99), ["[ps-0] d"]),
+        (("ps", "--tail", 10**9), ["[ps-0] d"]),
     ],
 )
 def test_lines_are_chosen(options, shown):
     saved(*LINES, state=State.SUCCEEDED, replicas=ELEVEN)
     assert output_lines("logs", "latest", *options) == shown
+
+
+def test_more_lines_than_can_be_counted_are_refused():
+    saved(*LINES, state=State.SUCCEEDED, replicas=ELEVEN)
+    assert "'--tail': Input should be less than or equal to 1000000000" in refused("logs", "latest", "--tail", 10**20)
 
 
 @pytest.mark.parametrize(
