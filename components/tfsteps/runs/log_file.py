@@ -27,7 +27,7 @@ from tfsteps.spec import format_bytes
 _LOG_LINE = re.compile(rb"((?:19|20)\d\d-[\d-]{5}T[\d:.]{15}Z) ([a-z]+-\d{1,9}(?:/[a-z\d-]{1,63})?) (.*)\n", re.DOTALL)
 
 GAP = "log"
-"""The source of the line that `LogReader` puts where lines were dropped. No replica has this name."""
+"""The source of the line that `LogReader` puts where lines were dropped or are damaged. No replica has this name."""
 
 NOT_SAVED = "log lines could not be saved: "
 """What the warning of a status contains if lines were lost on a full disk, after their number and before the error."""
@@ -62,20 +62,38 @@ def read_log(lines: IO[bytes]) -> Iterator[tuple[str, str, bytes]]:
     """Yield (time stamp, source, text) of each whole line of a log file.
 
     The source is `worker-1`, or `worker-1/init-data` for an init container or a sidecar. An unfinished last line stays
-    unread, and the next call can read it. A line that a full disk or a crash has damaged is skipped.
+    unread, and the next call can read it. For lines that a full disk, a crash or another program has damaged, the
+    source is `GAP`, and the text has their number.
     """
+    damaged = 0
     while True:
         at = lines.tell()
         line = lines.readline()
         if not line.endswith(b"\n"):
             lines.seek(at)
+            if damaged:
+                yield stamp(time.time()).decode(), GAP, _damaged_text(damaged)
             return
         match = _LOG_LINE.fullmatch(line)
-        if match is None:
+        if match is None or not _is_time(when := match[1].decode()):
+            damaged += 1
             continue
-        with contextlib.suppress(ValueError):  # such as February 31
-            dt.datetime.fromisoformat(when := match[1].decode())
-            yield when, match[2].decode(), match[3]
+        if damaged:
+            yield when, GAP, _damaged_text(damaged)
+            damaged = 0
+        yield when, match[2].decode(), match[3]
+
+
+def _is_time(text: str) -> bool:
+    try:
+        dt.datetime.fromisoformat(text)
+    except ValueError:  # such as February 31
+        return False
+    return True
+
+
+def _damaged_text(lines: int) -> bytes:
+    return b"(log incomplete: %d damaged line%b)" % (lines, b"s" if lines > 1 else b"")
 
 
 class Segment(msgspec.Struct, frozen=True):
@@ -149,7 +167,7 @@ class LogReader:
     def read(self) -> Iterator[tuple[str, str, bytes]]:
         """Yield (time stamp, source, text) of each new whole line, as `read_log` does.
 
-        Where lines were dropped, the source is `GAP`, and the text says how many. A line that is not finished yet stays
+        Where lines were dropped or are damaged, the source is `GAP`, and the text says how many. A line that is not finished yet stays
         unread, and the next call can read it.
         """
         while True:
