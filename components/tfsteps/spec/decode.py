@@ -261,6 +261,13 @@ def _number(value: Any, info: mi.IntType, meta: Mapping[str, Any], _written: str
     return value
 
 
+def _is_quantity(text: str, info: mi.IntType | mi.FloatType, meta: Mapping[str, Any]) -> bool:
+    try:
+        return _within(meta["parse"](text), info)
+    except ValueError:
+        return False
+
+
 def _quantity(value: Any, info: mi.IntType | mi.FloatType, meta: Mapping[str, Any], _written: str | None) -> float:
     """Read a quantity: a number of the base unit, or text with a unit."""
     allowed, fix = meta["description"], such_as(meta, "Change it")
@@ -275,7 +282,9 @@ def _quantity(value: Any, info: mi.IntType | mi.FloatType, meta: Mapping[str, An
         amount: float = meta["parse"](value) if isinstance(value, str) else value
     except ValueError as error:
         suggestion = meta["suggest"](value)
-        raise RefusedError(str(error), f"Write `{suggestion}`" if suggestion else fix, allowed) from error
+        if suggestion and _is_quantity(suggestion, info, meta):
+            fix = f"Write `{suggestion}`"
+        raise RefusedError(str(error), fix, allowed) from error
     if not _within(amount, info):
         raise RefusedError("is out of range", fix, allowed)
     if isinstance(info, mi.FloatType):

@@ -267,6 +267,8 @@ BAD_FIELDS: list[BadSpec] = [
     ("deadlines: {no-progress: 1h}", "deadlines.no-progress", "Write `no_progress`"),
     ("deadlines: {running: 1h, runing: 2h}", "deadlines.runing", "Write `running`"),
     ("deadlines: {total: 1y}", "deadlines.total", "is not a duration"),
+    ("deadlines: {total: 9999999999999999999s}", "deadlines.total", "Write something like 30m"),
+    ("deadlines: {total: 600 weeks}", "deadlines.total", "Write something like 30m"),
     ("deadlines: {total: .inf}", "deadlines.total", "is not a duration"),
     ("deadlines: 1h", "deadlines", "expected a mapping"),
     ("deadlines: [1h]", "deadlines", "expected a mapping"),
