@@ -197,7 +197,7 @@ def _attempts(backend: RunBackend[Any], name: str, task: str | None) -> dict[str
         warn(f"not counted: {clean(future[0].identity.run)}{more}: {why}")
     if not tasks:
         what = f"task {task!r} of {name!r}" if task else repr(name)
-        names_there = f"; there are {', '.join([*known][:5])}" if known else ""
+        names_there = f"; names that have runs: {', '.join([*known][:5])}" if known else ""
         raise CommandError(f"{what} has no runs of the last {DAYS:.0f} days {backend.where}{names_there}")
     return tasks
 
