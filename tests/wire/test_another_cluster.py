@@ -352,8 +352,8 @@ def test_a_finalizer_cleans_up_where_the_launchers_have_launched(pod, monkeypatc
         return ask(asked)
 
     monkeypatch.setattr(Home, "__call__", lambda _self, asked: script(asked))
-    assert job_step.clusters_to_clean_up("", "r") == ["", "far"]
-    assert job_step.clusters_to_clean_up("in-cluster", "r") == [""]
+    assert job_step.clusters_to_clean_up("", "r") == (["", "far"], [])
+    assert job_step.clusters_to_clean_up("in-cluster", "r") == ([""], [])
     removed = job_step.find_finalizer("auto", "far").clean_up(WHO, "run", None)
     assert (removed, far.jobs) == (["job"], [])
 
@@ -374,7 +374,15 @@ def test_a_finalizer_cleans_up_on_the_cluster_that_jobs_get(pod, platform, proje
     pod(Home(settings), Far())
     system = registry.get("kubeflow")
     assert system.with_settings(spec.from_plain(plain()), registry.options()).other_cluster == cluster
-    assert job_step.clusters_to_clean_up("", "r") == sorted({"", cluster})
+    assert job_step.clusters_to_clean_up("", "r") == (sorted({"", cluster}), [])
+
+
+def test_wrong_settings_leave_the_known_clusters_to_clean_up(pod):
+    pod(Home("defaults: {clusterr: far}"), Far())
+    names, (error,) = job_step.clusters_to_clean_up("", "r")
+    assert (names, error.retryable) == ([""], False)
+    assert str(error).startswith("the cluster of jobs that name none is not known: ")
+    assert "defaults.clusterr: is not a known field. Write `cluster`." in str(error)
 
 
 def test_the_job_of_a_launch_step_is_found_by_the_wait_step(pod):

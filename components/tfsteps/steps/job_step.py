@@ -220,23 +220,31 @@ def find_system(
     return registry.get(name, find_pipeline, **where)
 
 
-def clusters_to_clean_up(name: str, run: str) -> list[str]:
-    """Return the clusters that a finalizer cleans up; empty text = that of the step.
+def clusters_to_clean_up(name: str, run: str) -> tuple[list[str], list[LaunchError]]:
+    """Return the clusters that a finalizer cleans up, and why others are not known; empty text = that of the step.
 
     Args:
         name: The finalizer's input; empty = that of the step, the one on which the platform settings put jobs that name
             none, and those that are named on pods of the run's launchers.
         run: The run.
-
-    Raises:
-        LaunchError: They are not known.
     """
     if name or _IN_POD not in os.environ:
-        return ["" if name == OWN_CLUSTER else name]
+        return ["" if name == OWN_CLUSTER else name], []
     from tfsteps.systems.kubernetes.job_cluster import JobCluster  # noqa: PLC0415
 
     cluster = JobCluster()
-    return sorted({"", cluster.default(registry.options()), *cluster.labelled(run)})
+    names, unknown = {""}, list[LaunchError]()
+    try:
+        names.add(cluster.default(registry.options()))
+    except SpecError as error:
+        unknown.append(LaunchError(f"the cluster of jobs that name none is not known: {error}", retryable=False))
+    except LaunchError as error:
+        unknown.append(error)
+    try:
+        names |= cluster.labelled(run)
+    except LaunchError as error:
+        unknown.append(error)
+    return sorted(names), unknown
 
 
 def find_finalizer(name: str, cluster: str = "") -> System:

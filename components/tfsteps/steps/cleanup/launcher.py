@@ -30,9 +30,10 @@ def _clean_up(task: StepTask) -> StepResult:
         system = job_step.find_finalizer(inputs.get("system") or "auto", cluster)
         return system.clean_up(task.identity(), scope, on_end)
 
-    clusters = job_step.clusters_to_clean_up(inputs.get("cluster") or "", task.identity().run)
+    clusters, unknown = job_step.clusters_to_clean_up(inputs.get("cluster") or "", task.identity().run)
+    parts = [functools.partial(clean_up, cluster) for cluster in clusters]
     try:
-        removed = clean_up_all(functools.partial(clean_up, cluster) for cluster in clusters)
+        removed = clean_up_all([*parts, *(functools.partial(_fail, error) for error in unknown)])
     except LaunchError as error:
         task.write({"removed": [*error.removed]}, {})
         done = f"Removed: {', '.join(error.removed) or 'nothing'}"
@@ -40,6 +41,10 @@ def _clean_up(task: StepTask) -> StepResult:
     task.write({"removed": removed}, {})
     message = f"Cleaned up: {', '.join(removed)}." if removed else "There was nothing to clean up."
     return StepResult(message, ExitCode.SUCCEEDED)
+
+
+def _fail(error: LaunchError) -> list[str]:
+    raise error
 
 
 def _one_of(allowed: tuple[_T, ...], inputs: Mapping[str, Any], name: str) -> _T | None:

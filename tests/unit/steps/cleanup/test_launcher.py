@@ -19,8 +19,17 @@ class Finalizer:
         return [f"job-on-{self.cluster}"]
 
 
+def test_clusters_that_are_not_known_do_not_keep_the_jobs_of_the_others(tmp_path, monkeypatch, capsys):
+    unknown = LaunchError("the cluster of jobs that name none is not known: it is wrong", retryable=False)
+    monkeypatch.setattr(job_step, "clusters_to_clean_up", lambda *_: (["far"], [unknown]))
+    monkeypatch.setattr(job_step, "find_finalizer", lambda _, cluster: Finalizer(cluster))
+    task = {"inputs": {"parameterValues": {}}, "outputs": {"outputFile": str(tmp_path / "outputs.json")}}
+    assert launcher.main(["--executor_input", json.dumps(task)]) == 2
+    assert f"{unknown}. Removed: job-on-far." in capsys.readouterr().out
+
+
 def test_a_cluster_that_does_not_answer_does_not_keep_the_jobs_of_the_others(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(job_step, "clusters_to_clean_up", lambda *_: ["", "far"])
+    monkeypatch.setattr(job_step, "clusters_to_clean_up", lambda *_: (["", "far"], []))
     monkeypatch.setattr(job_step, "find_finalizer", lambda _, cluster: Finalizer(cluster))
     outputs = tmp_path / "executor_output.json"
     task = {"inputs": {"parameterValues": {}}, "outputs": {"outputFile": str(outputs)}}
