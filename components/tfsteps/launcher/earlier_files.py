@@ -49,6 +49,10 @@ class EarlierFiles(msgspec.Struct, frozen=True):
                 events = {file.shown: earlier.attempt_of(file) if earlier else UNKNOWN_ATTEMPT for file in files}
         return cls(events, written(status.model, here=status.on_this_machine))
 
+    def of_job(self, handle: Handle) -> "EarlierFiles":
+        """Return what is known of the time before a job: nothing if it was adopted, as some files may be its own."""
+        return self if handle.is_new else EarlierFiles()
+
 
 def origin_of(status: Status, job: TrainingJob, handle: Handle, before: EarlierFiles) -> EventOrigin:
     """Return what tells the event files of a job that was just created or adopted."""

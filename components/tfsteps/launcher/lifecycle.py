@@ -309,6 +309,7 @@ def _run(
     """Follow the job to its end and record it."""
     status = recorder.status
     _identify(status, handle, system)
+    before = before.of_job(handle)
     origin = origin_of(status, job, handle, before)
     with contextlib.suppress(OSError):  # then only the live view lacks its values
         AttemptFolder.of(status.identity).write_event_origin(origin)

@@ -40,6 +40,9 @@ class Handle(Protocol):
     hosts: str
     """What the host names of its replicas begin with, before `-`, and no other job's; empty = they do not tell."""
 
+    is_new: bool
+    """This launcher has certainly created it. An adopted job may have written files before this launcher began."""
+
     @property
     def warnings(self) -> Sequence[str]:
         """Warnings for the user since the start."""

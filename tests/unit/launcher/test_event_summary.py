@@ -8,6 +8,7 @@ import pathlib
 import socket
 import subprocess
 import sys
+import time
 
 import msgspec
 import pytest
@@ -77,7 +78,7 @@ def test_recorded_metrics_count_without_names_and_outside_of_pipelines(tmp_path,
 class Elsewhere:
     """A job whose event files are in another place than its status says: there its programs are run."""
 
-    uid, created = "u1", 0.0
+    uid, created, is_new = "u1", 0.0, True
     hosts = socket.gethostname()
 
     def __init__(self, folder, *, trouble=None, printed=None):
@@ -237,7 +238,7 @@ def test_curves_that_are_garbled_are_read_again(raw, logdir):
 class Here:
     """A job whose replicas are processes of this machine."""
 
-    uid, hosts, created = "u1", "", 0.0
+    uid, hosts, created, is_new = "u1", "", 0.0, True
 
     def read_folder(self, folder, program):
         raise AssertionError("it is here")
@@ -250,9 +251,9 @@ def attempted(folder, changes, *, location=Location.LOCAL, handle=None, attempt=
     make_private(AttemptFolder.of(identity).folder)
     status.logs, status.model = str(folder / "logs"), str(folder / "model")
     training_job = job({}, outputs=fields)
-    before = EarlierFiles.of(status, training_job)
-    changes()
     handle = handle or Here()
+    before = EarlierFiles.of(status, training_job).of_job(handle)
+    changes()
     handle.uid = f"u{attempt}"
     origin = origin_of(status, training_job, handle, before)
     AttemptFolder.of(identity).write_event_origin(origin)
@@ -273,6 +274,23 @@ def test_a_model_that_was_there_before_the_attempt_is_not_its_output(tmp_path):
     assert warning.startswith("There is no output `model`: attempt 1 wrote none")
     assert attempted(tmp_path, lambda: exported(tmp_path)).model, "the same bytes, written again"
     assert attempted(tmp_path, lambda: None, earlier_attempts=True).model
+
+
+def test_what_an_adopted_job_wrote_before_its_new_launcher_began_is_its_output(tmp_path):
+    """Its records were lost with the launcher's pod."""
+    exported(tmp_path)
+    with ScalarWriter(tmp_path / "logs" / "train") as writer:
+        writer.scalar("loss", 0.25, 1)
+    adopted = Here()
+    adopted.is_new, adopted.hosts = False, socket.gethostname()
+    status = attempted(tmp_path, lambda: None, attempt=0, handle=adopted, metrics=LOSS)
+    assert (bool(status.model), status.metrics, status.warnings) == (True, {"loss": 0.25}, [])
+    (AttemptFolder.of(status.identity).folder / "event-origin.json").unlink()
+    adopted.created = time.time() + 60  # the clock of a node is slow
+    slow = attempted(tmp_path, lambda: None, attempt=0, handle=adopted, metrics=LOSS)
+    assert slow.model
+    assert "or a node's clock is slow" in slow.metric_notes["loss"]
+    assert "existed before" not in slow.metric_notes["loss"]
 
 
 def test_without_the_folder_the_model_is_judged_by_its_time_or_not_at_all(tmp_path):

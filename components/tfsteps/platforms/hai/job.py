@@ -86,9 +86,11 @@ class HaiJob:
         uid: Its chain's id, the same over interruptions.
         namespace, hosts: Empty; the host names of its ranks are the platform's.
         created: When it was created, in seconds since the epoch, by the platform's clock where it tells the time.
+        is_new: This launcher has certainly created it.
     """
 
     namespace = hosts = ""
+    is_new = False
     refused = "it could not be stopped"
 
     def __init__(

@@ -72,9 +72,13 @@ class Creation:
             Stopped: The client's `stopping` was set.
         """
         task = self._client.retry(self._load_or_create)
-        if self._created or self.is_ours(task).yes:
+        if self.has_created(task):
             self._stop_if_due(task)
         return task
+
+    def has_created(self, task: Task) -> bool:
+        """Return whether this process certainly created a task."""
+        return self._created or self.is_ours(task).yes
 
     def is_ours(self, task: Task) -> Answer:
         """Return whether this process created a task: by the random secret that it sent with it."""
@@ -304,7 +308,9 @@ class HaiSystem:
             raise LaunchError(f"{outcome}: {error}", retryable=error.unavailable) from error
         except Stopped:
             raise StoppedError("Stopped before the task was created.") from None
-        return self.attach(job, str(task["nb_name"]), str(task["chain_id"]), schema.created(task) or time.time())
+        handle = self.attach(job, str(task["nb_name"]), str(task["chain_id"]), schema.created(task) or time.time())
+        handle.is_new = creation.has_created(task)
+        return handle
 
     def _rendered(self, job: TrainingJob, identity: Identity, paths: OutputPaths) -> dict[str, Any]:
         body = schema.render(job, identity, paths, self._step or identity.task)

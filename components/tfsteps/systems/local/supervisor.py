@@ -55,9 +55,11 @@ class LocalJob:
         uid: Unique for each job.
         namespace, hosts: Empty.
         created: When it was prepared, in seconds since the epoch.
+        is_new: True: no other launcher follows it.
     """
 
     namespace = hosts = tensorboard_url = ""
+    is_new = True
     age = 0.0
 
     def __init__(

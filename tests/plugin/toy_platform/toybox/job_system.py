@@ -21,6 +21,7 @@ class ToyboxHandle:
     namespace = hosts = tensorboard_url = ""
     warnings: Sequence[str] = ()
     age = 0.0
+    is_new = False  # the platform does not tell who has created a job
 
     def __init__(self, folder: pathlib.Path) -> None:
         """Read its name."""
