@@ -167,8 +167,8 @@ class LogReader:
     def read(self) -> Iterator[tuple[str, str, bytes]]:
         """Yield (time stamp, source, text) of each new whole line, as `read_log` does.
 
-        Where lines were dropped or are damaged, the source is `GAP`, and the text says how many. A line that is not finished yet stays
-        unread, and the next call can read it.
+        Where lines were dropped or are damaged, the source is `GAP`, and the text says how many. A line that is not
+        finished yet stays unread, and the next call can read it.
         """
         while True:
             yield from read_log(self._file)

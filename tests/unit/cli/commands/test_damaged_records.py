@@ -48,7 +48,12 @@ def test_torn_lines_are_counted_and_the_others_are_shown():
         file.write(bytes(10) + b"\n2026-02-31T00:00:00.000000Z worker-0 x\n" + log_line(2e9, "worker-1", b"after"))
     code, out, err = tfsteps("logs", "r1", "--timestamps")
     assert (code, err) == (0, "")
-    assert [text.split("] ")[1] for text in out.splitlines()] == ["a", "b b", "(log incomplete: 39 damaged lines)", "after"]
+    assert [text.split("] ")[1] for text in out.splitlines()] == [
+        "a",
+        "b b",
+        "(log incomplete: 39 damaged lines)",
+        "after",
+    ]
 
 
 def test_a_log_of_damaged_lines_is_not_an_empty_one():
