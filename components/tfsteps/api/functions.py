@@ -283,7 +283,8 @@ def _word(word: str | os.PathLike[str] | float) -> str:
         case os.PathLike():
             return os.fspath(word)
         case bool() | int() | float():
-            return flow(word)
+            with contextlib.suppress(ValueError):  # it has more digits than Python writes
+                return flow(word)
     fix = "Write a text, a path or a number"
     raise SpecError([Problem(path=("command",), value=shown(word), wrong="is not a word", fix=fix)], COMMAND_LINE)
 

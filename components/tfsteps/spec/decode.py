@@ -227,7 +227,10 @@ def _text(value: Any, info: mi.StrType, meta: Mapping[str, Any], written: str | 
     """Read text; for the type `Text`, a number or flag is kept as written."""
     allowed = meta.get("description", "text")
     if isinstance(value, bool | int | float):
-        literal = written or flow(value)
+        try:
+            literal = written or flow(value)
+        except ValueError as error:  # it is no literal: YAML has it as it is written
+            raise RefusedError("has more digits than Python writes", "Write it as text", allowed) from error
         if not meta.get("text"):
             fits = not info.pattern or re.fullmatch(info.pattern, literal)
             quoted = f'Put it in quotes: "{literal}"'

@@ -187,6 +187,8 @@ def test_words_of_a_command_are_texts_paths_and_numbers(tmp_path):
     attempt = run(command=[sys.executable, program, 3, 0.5, True], display=False)
     assert attempt.succeeded
     assert logs(attempt.run)[0].text == "['3', '0.5', 'true']"
+    with pytest.raises(SpecError, match="command line: command: a number of more than 60 digits is not a word"):
+        run(command=["echo", 10**5000])
     with pytest.raises(SpecError, match=r"command line: command: a list is not a word. Write a text"):
         run(command=["true", [1]])
 

@@ -127,6 +127,12 @@ def test_plain_data_has_no_lines():
     assert str(caught.value).startswith("inputs: roles.worker.replicas: '2' is text, because of its quotes, and ")
 
 
+@pytest.mark.parametrize("field", [{"args": [10**5000]}, {"backoff_limit": 10**5000}])
+def test_a_number_that_python_does_not_write_is_refused(field):
+    with pytest.raises(spec.SpecError, match="a number of more than 60 digits"):
+        spec.from_plain({"name": "mnist", "roles": {"worker": {}}, **field})
+
+
 @pytest.mark.parametrize("value", [None, 5, "x", [], [{}]])
 def test_plain_data_that_is_no_mapping_is_refused(value):
     with pytest.raises(spec.SpecError, match=r"expected a mapping|has no value"):

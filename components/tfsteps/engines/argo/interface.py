@@ -104,10 +104,11 @@ class Input(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return text
 
     def _problem(self, value: Any) -> Problem:
+        fits = (self.type == "LIST" and isinstance(value, list)) or (self.type == "STRUCT" and isinstance(value, dict))
         return Problem(
             path=(self.name,),
             value=shown(value),
-            wrong="is not of its type",
+            wrong="has a value that JSON cannot hold, such as NaN" if fits else "is not of its type",
             allowed=_TYPE_NAMES[self.type],
             fix="Correct or remove it",
         )

@@ -98,6 +98,8 @@ def test_what_is_left_out_is_not_passed_on():
         ({"workers": True}, "workers: true is not of its type."),
         ({"args": "--lr"}, "args: '--lr' is not of its type."),
         ({"env": ["A"]}, "env: a list is not of its type."),
+        ({"env": {"A": float("nan")}}, "env: a mapping has a value that JSON cannot hold, such as NaN."),
+        ({"args": [{"a"}]}, "args: a list has a value that JSON cannot hold, such as NaN."),
         ({"image": True}, "image: true is not of its type. Allowed: text."),
         ({"image": ["A"]}, "image: a list is not of its type. Allowed: text."),
     ],
