@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import re
 import shlex
 import time
 from collections.abc import Iterator, Mapping
@@ -37,6 +38,7 @@ from tfsteps.systems.kubernetes.job_cluster import JobCluster
 
 _NAMESPACED_TEMPLATES = Resource("argoproj.io/v1alpha1", "workflowtemplates", "WorkflowTemplate")
 _CLUSTER_TEMPLATES = Resource("argoproj.io/v1alpha1", "clusterworkflowtemplates", "ClusterWorkflowTemplate")
+_OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _TEMPLATES = {_NAMESPACED_TEMPLATES.kind, _CLUSTER_TEMPLATES.kind}
 NO_SETTINGS = RunSettings()
 _POD_GC = {"success": "OnPodSuccess", "completion": "OnPodCompletion"}
@@ -261,6 +263,9 @@ def _manifest(submission: Submission) -> dict[str, Any]:
         manifest["kind"] = WORKFLOWS.kind
         metadata["generateName"] = f"{metadata.pop('name')}-"
     if submission.name:
+        if not _OBJECT_NAME.fullmatch(submission.name):
+            wrong = f"--name {submission.name!r} cannot name an object of Kubernetes"
+            raise CommandError(f"{wrong}: write lower-case letters, digits, '-' and '.', such as nightly-2")
         metadata["name"] = submission.name
         metadata.pop("generateName", None)
     if submission.namespace:

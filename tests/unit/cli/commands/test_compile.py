@@ -360,6 +360,8 @@ REFUSALS = {
     ("-p", "what=x", "--every", "1h", "--wait"): "--wait is for one run",
     ("-p", "what=x", "--every", "30s", "--scheduler", "cronjob"): "interval: 30s is too short for a Kubernetes CronJob",
     ("-p", "what=x", "--every", "1h", "--name", "n" * 53): "is longer than 52 characters",
+    ("-p", "what=x", "--every", "1h", "--name", "Nightly_ü"): "--name 'Nightly_ü' cannot name an object of Kubernetes",
+    ("-p", "what=x", "--name", "-a"): "--name '-a' cannot name an object of Kubernetes",
     ("--engine", "kfp"): "is for argo, not kfp; leave --engine out",
     ("--engine", "local"): (
         "is for argo, and such programs cannot run on this machine: --engine local runs pipelines of Kubeflow"
