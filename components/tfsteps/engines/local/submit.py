@@ -22,6 +22,14 @@ def submit(submission: Submission) -> int:
     """
     if submission.dry_run:
         raise CommandError("--dry-run does not apply to a local run; `tfsteps compile` shows the pipeline")
+    of_clusters = {
+        "--name": submission.name,
+        "--context": submission.context,
+        "--namespace": submission.namespace,
+        "--service-account": submission.service_account,
+    }
+    if options := [option for option, value in of_clusters.items() if value]:
+        raise CommandError(f"{options[0]} does not apply to a local run; leave it out")
     if submission.demo:
         raise CommandError(
             "--demo does not apply to a pipeline of this machine; `tfsteps run JOB --demo` marks one job"

@@ -235,6 +235,12 @@ def test_a_macro_in_an_input_is_warned_of(nightly):
     assert "warning: --param mode: the program may get [[ScheduledTime]] as it is" in errors
 
 
+@pytest.mark.parametrize("option", ["--name", "--context", "--namespace", "--service-account"])
+def test_options_of_clusters_do_not_apply_to_a_local_run(nightly, option):
+    text = refused("submit", nightly, "--engine", "local", "-p", "n=1", option, "x")
+    assert text.endswith(f"error: {option} does not apply to a local run; leave it out\n")
+
+
 def test_a_program_that_is_not_there(tmp_path):
     assert "does not exist; give a program that defines a pipeline" in refused("compile", tmp_path / "none.py")
 
