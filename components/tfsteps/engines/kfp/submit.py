@@ -6,6 +6,7 @@ import datetime as dt
 import difflib
 import io
 import itertools
+import json
 import os
 import pathlib
 import tempfile
@@ -323,8 +324,13 @@ def _difference(old: Any, submission: Submission, arguments: dict[str, Any]) -> 
         "service_account": old.service_account if "service_account" in arguments else None,
         "pipeline": stored.get("pipeline_spec", stored),
     }
-    now, then = (yaml.safe_dump(fields, width=120).splitlines() for fields in (before, after))
+    now, then = (yaml.safe_dump(_whole_numbers(fields), width=120).splitlines() for fields in (before, after))
     return "\n".join(difflib.unified_diff(now, then, f"{title}, now", f"{title}, then", lineterm=""))
+
+
+def _whole_numbers(fields: Any) -> Any:
+    """Return plain data with 1 for 1.0: compiled pipelines have the latter, and the server returns the former."""
+    return json.loads(json.dumps(fields), parse_float=lambda text: int(n) if (n := float(text)).is_integer() else n)
 
 
 def _utc(moment: dt.datetime | None) -> str | None:
