@@ -159,7 +159,7 @@ def test_schedules_are_listed_with_their_next_and_last_runs(objects):
     assert hourly.split()[:2] + hourly.split()[9:] == ["hourly", "CronWorkflow", "active"] + [
         part for time in shown for part in time.replace("T", " ").split()
     ] + ["running"]
-    assert often.split() == ["often", "CronJob", "ml", "@every", "21600s", "active", "within", "21600s", "-", "-"]
+    assert often.split() == ["often", "CronJob", "ml", "@every", "21600s", "active", "within", "6h", "-", "-"]
 
 
 def test_a_schedule_of_the_janitor_shows_what_became_of_each_date_and_why_others_wait(objects):

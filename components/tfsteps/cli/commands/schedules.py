@@ -19,6 +19,7 @@ from tfsteps.console.outputs import OutputFormat, print_json, print_table
 from tfsteps.console.text import clean, iso
 from tfsteps.engines import registry
 from tfsteps.engines.schedules import ScheduledRun, SchedulePlace, Schedules, ScheduleState
+from tfsteps.spec import format_duration
 
 _SHOWN = 50  # records
 _ENGINES = {plugin.name: plugin for plugin in registry.most_specific_first() if plugin.schedules}
@@ -217,7 +218,7 @@ def _next(state: ScheduleState, now: float) -> str:
     if state.schedule is None:
         return "unknown"
     if state.schedule.interval:
-        return f"within {state.when.removeprefix('@every ')}"
+        return f"within {format_duration(state.schedule.interval)}"
     at = state.next_fire(now)
     return "never" if at is None else _at(at)
 
