@@ -126,6 +126,23 @@ def test_the_agents_explain_a_failure_but_not_what_the_platform_did(code, reason
     assert following.replica[-1] is (ReplicaState.FAILED if code == 129 else ReplicaState.STOPPED)
 
 
+@pytest.mark.parametrize(
+    ("code", "status", "exit_code", "state"),
+    [
+        (1, "succeeded", "0", ReplicaState.SUCCEEDED),
+        (4096, "succeeded", "nan", ReplicaState.STOPPED),
+        (1024, "stopped", "nan", ReplicaState.STOPPED),
+    ],
+)
+def test_a_rank_without_a_report_has_no_other_end_than_the_platform_knows(code, status, exit_code, state):
+    following = Following()
+    pods = [{"job_id": rank, "status": status, "exit_code": exit_code} for rank in (0, 1)]
+    task = look(code, status="finished", worker=status, _pods_=pods)
+    following.see(following.tracker.task(task, 0.0))
+    following.see(following.tracker.ended(task, 0.0))
+    assert following.replica == [state]
+
+
 def test_a_ranks_exit_code_explains_a_failure_before_the_manager_if_rank_0_reported_none():
     following = Following()
     following.task(0)

@@ -260,9 +260,7 @@ class HaiJob:
         if away >= (self._notice_due or (_NOTICE_SECONDS if error.unavailable else 0.0)):
             self._notice_due = max(2 * away, _NOTICE_SECONDS)
             limit = format_duration(PATIENCE_SECONDS)
-            message = (
-                f"The task goes on, but cannot be followed now: {error}. The launcher asks again, for {limit} in all"
-            )
+            message = f"The task cannot be followed now, and is not stopped: {error}. It is queried for {limit} in all"
             yield self._tracker.unanswered(f"{message}.", time.time())
 
     def _look(self) -> Iterator[Event]:

@@ -182,12 +182,12 @@ class ChainTracker:
                 continue
             pod = pods.get(number, {})
             code, status = _exit_code(pod), str(pod.get("status") or "")
-            marked = code is None and self.final is not None and self.final.reason != "ReplicaFailed"
-            if status.startswith("failed") and not marked:
+            reason = self.final.reason if code is None and self.final else ""
+            if status.startswith("failed") and reason in ("", "ReplicaFailed"):
                 yield from self._show(replica, ReplicaState.FAILED, now, {} if code is None else {"code": code})
-            elif status.startswith("succeeded"):
+            elif status.startswith("succeeded") and reason != "MarkedSucceeded":
                 yield from self._show(replica, ReplicaState.SUCCEEDED, now, {"code": 0})
-            elif shown is not None:
+            else:
                 yield from self._show(replica, ReplicaState.STOPPED, now)
 
     def incarnation(self, replica: ReplicaName) -> int:
