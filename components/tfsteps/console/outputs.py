@@ -241,7 +241,7 @@ def _why(status: Status, *, log_shown: bool) -> list[str]:
     if log_shown:
         failure = msgspec.structs.replace(failure, tail=[], exit_code=None, exception="", frame="")
     advice = {
-        "platform": "not the job's fault: the same job may succeed next time",
+        "platform": "the same job may succeed next time",
         "user": "retrying will not help: fix the program or the job file first",
     }
     facts = {

@@ -65,7 +65,8 @@ _EARLY_HINT = (
 )
 _TRAINERS = ("chief", "worker")
 _SAME_CAUSE_SECONDS = 60.0  # TensorFlow takes up to 20 s to end a program that has failed
-_PLATFORM = {"PeerLost", "PortTaken", "StartFailed", *_TAKEN}
+_NOT_EXPLAINED = {"InitFailed", "Watchdog"}  # what ended the pods, or made a rank hang, is not known
+_PLATFORM = {"PeerLost", "PortTaken", "StartFailed", *_NOT_EXPLAINED, *_TAKEN}
 
 _SETTLE_SECONDS = 2.0  # for the last lines, which come by another way than the end of the replica
 

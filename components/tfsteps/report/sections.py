@@ -17,7 +17,7 @@ from tfsteps.runs.store import AttemptFolder
 _COLOURS = {State.SUCCEEDED: "#1a7f4b", State.CANCELLED: "#b25e09", State.RUNNING: "#2563c9"}
 _RED = "#c62f35"
 _ADVICE = {
-    "platform": "The platform failed: the same job may succeed when it is run again.",
+    "platform": "The same job may succeed when it is run again.",
     "user": "Retrying will not help: fix the program or the job file first.",
 }
 _PEER_LOST = "PeerLost"  # the reason of a replica that failed because another one did

@@ -179,6 +179,12 @@ def test_a_lost_job_is_the_platforms_fault():
     assert (failure_summary(lost, printed()).fault, exit_code(lost)) == ("platform", ExitCode.PLATFORM)
 
 
+@pytest.mark.parametrize("reason", ["InitFailed", "Watchdog"])
+def test_a_failure_that_hai_does_not_explain_may_not_occur_again(reason):
+    ended = status([], reason=reason, message="A pod ended.")
+    assert (failure_summary(ended, printed()).fault, exit_code(ended)) == ("platform", ExitCode.FAILED)
+
+
 def test_restarts_are_counted_and_earlier_failures_do_not_hide_the_last():
     failure = failure_summary(status([incarnation(1, 1), incarnation(2, 1), incarnation(3, 7)]), printed())
     assert failure.summary == "worker-0 failed with exit code 7 after 2 restarts: the program ended with an error."

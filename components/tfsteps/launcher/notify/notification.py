@@ -375,7 +375,7 @@ def _details(notification: Notification) -> list[str]:
     if sentence := _sentence(notification):
         lines.append(escaped(sentence, _TEXT))
     if notification.failure and notification.failure.fault == "platform":
-        lines.append("The platform's fault: the same job may succeed next time.")
+        lines.append("The same job may succeed next time.")
     for task in notification.tasks[:_SHOWN_TASKS]:
         message = f": {escaped(task.message, 100)}" if task.message else ""
         lines.append(f"• {escaped(task.name, 60)}{message}")
