@@ -646,7 +646,7 @@ def test_a_task_that_can_no_longer_be_followed_goes_on(environment, system, monk
     events = handle.events()
     until(lambda: next(events) and environment.pods())
     environment.server.statuses = [status] * 1000
-    with pytest.raises(LaunchError, match="continues") as error:
+    with pytest.raises(LaunchError, match="was not stopped") as error:
         list(events)
     assert error.value.retryable
     assert environment.pods() == 1

@@ -54,7 +54,7 @@ def test_it_is_reported_now_and_then_until_the_launcher_gives_up(monkeypatch):
     monkeypatch.setattr("tfsteps.platforms.hai.job._NOTICE_SECONDS", 1.0)
     monkeypatch.setattr("tfsteps.platforms.hai.job.PATIENCE_SECONDS", 6.0)
     changes = []
-    with pytest.raises(LaunchError, match="continues") as error:
+    with pytest.raises(LaunchError, match="was not stopped") as error:
         follow([shown(RUNS), Answer(500, b"")], changes)
     assert error.value.retryable
     assert 2 <= [change.reason for change in changes].count("NotFollowed") <= 3

@@ -182,7 +182,7 @@ def test_an_object_that_is_not_understood_leaves_the_job():
     lists = lambda asked: Answer(parts=["hang"]) if "watch" in asked.query else Answer(body={"items": [odd]})  # noqa: E731
     with (
         serve(lists) as server,
-        pytest.raises(LaunchError, match=r"continues, but an answer .* not understood") as caught,
+        pytest.raises(LaunchError, match=r"was not stopped, but an answer .* not understood") as caught,
     ):
         list(job_of(server).events())
     assert caught.value.retryable

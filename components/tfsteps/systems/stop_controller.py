@@ -165,7 +165,7 @@ class StopController:
             LaunchError: The job goes on and this launcher ends, or its end was not accepted for too long.
         """
         if pipeline and pipeline.failure:
-            raise LaunchError(f"{self._job.what} continues, but {pipeline.failure}", retryable=True)
+            raise LaunchError(f"{self._job.what} was not stopped, but {pipeline.failure}", retryable=True)
         match self._phase:
             case _Leaving() as leaving if not self._job.ended:
                 self._settle(leaving, client, cluster)

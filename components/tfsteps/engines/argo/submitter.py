@@ -177,7 +177,7 @@ def _workflow(seen: Seen, metadata: Mapping[str, Any]) -> dict[str, Any]:
             message = f"no permission to watch Workflows in {metadata['namespace']}: {error}; grant get, list and watch"
             raise SubmitError(message, ExitCode.USAGE)
         case Refused(error=error):
-            message = f"Workflow {metadata['name']} continues, but can no longer be watched: {error}"
+            message = f"Workflow {metadata['name']} was not stopped, but can no longer be watched: {error}"
             raise SubmitError(message, ExitCode.PLATFORM)
         case Listed() | Changed() | Deleted():
             raise SubmitError(f"Workflow {metadata['name']} was deleted", ExitCode.FAILED)

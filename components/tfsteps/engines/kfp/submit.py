@@ -400,7 +400,8 @@ def _wait(client: Any, run_id: str) -> ExitCode:
         failures = 0 if state else failures + 1
         if failures > _MOST_FAILURES:
             raise CommandError(
-                f"run {run_id} continues, but Kubeflow Pipelines does not answer; check its pages", ExitCode.PLATFORM
+                f"run {run_id} was not stopped, but Kubeflow Pipelines does not answer; see its pages",
+                ExitCode.PLATFORM,
             )
         time.sleep(_LOOK_SECONDS)
     print(f"run {run_id} {state}")

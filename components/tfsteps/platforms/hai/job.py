@@ -144,7 +144,7 @@ class HaiJob:
         try:
             yield from self._followed()
         except MALFORMED as error:
-            message = f"task {self.name} continues, but an answer of HAI is not understood: {error!r}"
+            message = f"task {self.name} was not stopped, but an answer of HAI is not understood: {error!r}"
             raise LaunchError(message, retryable=True) from error
 
     def look(self) -> list[Event]:
@@ -245,7 +245,7 @@ class HaiJob:
             self._away, self._gone_since = self._away or time.monotonic(), None
             away = time.monotonic() - self._away
             if away > PATIENCE_SECONDS:
-                raise LaunchError(f"task {self.name} continues, but {error}", retryable=True) from error
+                raise LaunchError(f"task {self.name} was not stopped, but {error}", retryable=True) from error
             yield from self._unanswered(error, away)
             for other in polls:
                 other.later(max(error.retry_after, min(1.0 + away / 4, _AWAY_SECONDS)))

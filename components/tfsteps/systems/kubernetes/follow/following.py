@@ -293,7 +293,7 @@ class PodFollower:
         """Yield what follows from an event of the watch on the pods. LaunchError if an answer is not understood."""
         if isinstance(seen, Refused):
             if not seen.status:
-                raise LaunchError(f"{self._name} continues, but {seen.error}", retryable=True)
+                raise LaunchError(f"{self._name} was not stopped, but {seen.error}", retryable=True)
             yield from self.not_known(seen.error)
         self.known = True
         if isinstance(seen, Changed) and self._tracker.knows_end(seen.item["metadata"]):

@@ -105,7 +105,7 @@ class KubernetesJob:
         try:
             yield from self._followed()
         except MALFORMED as error:
-            message = f"{self.name} continues, but an answer of the cluster is not understood: {error!r}"
+            message = f"{self.name} was not stopped, but an answer of the cluster is not understood: {error!r}"
             raise LaunchError(message, retryable=True) from error
 
     def _followed(self) -> Iterator[Event]:

@@ -82,7 +82,7 @@ class JobObject:
                     self._judge(now)
             case Refused(error=error, retryable=retryable):
                 raise LaunchError(
-                    f"{self.name} continues, but cannot be watched any more: {error}", retryable=retryable
+                    f"{self.name} was not stopped, but cannot be watched any more: {error}", retryable=retryable
                 )
 
     def finish(self, verdict: Verdict, at: float) -> None:

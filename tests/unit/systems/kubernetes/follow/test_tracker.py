@@ -253,7 +253,7 @@ def test_no_state_is_reported_after_the_end():
 
 
 def test_we_may_not_look_at_the_job():
-    with pytest.raises(LaunchError, match="job continues, but cannot be watched any more: no") as caught:
+    with pytest.raises(LaunchError, match="job was not stopped, but cannot be watched any more: no") as caught:
         Scenario().job(Refused("no", 403))
     assert caught.value.retryable
 
