@@ -306,7 +306,7 @@ class Client(HttpClient):
             )
         if response.status < 400:
             raise UnexpectedAnswerError(f"POST {path}", wrong or f"HTTP {response.status}", response.data)
-        message = f"{path}: HTTP {response.status} {reason}".strip()
+        message = f"{self.access.name} answered {path} with HTTP {response.status} {reason}".strip()
         refused = ApiError(message, response.status, retry_after=retry_after(response.headers))
         refused.transient = response.status == _TIMEOUT or (response.status == _NOT_FOUND and self.known)
         raise refused
