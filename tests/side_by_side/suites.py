@@ -19,27 +19,27 @@ NO_TESTS = 5  # pytest's exit code where the arguments choose none
 _ALONE, _DISRUPTIVE, _TENSORFLOW = "alone", "disruptive", "tensorflow"
 
 CORES = {
-    "conformance": 1.3,
-    "hai": 0.4,
-    "argo": 0.5,
+    "conformance": 1.0,
+    "hai": 0.2,
+    "argo": 0.4,
     "kfp_pods": 0.2,
-    "pipelines": 1.1,
-    "local-tensorflow": 0.9,
-    "conformance-tensorflow": 1.2,
-    "local": 0.8,
+    "pipelines": 0.8,
+    "local-tensorflow": 0.75,
+    "conformance-tensorflow": 0.8,
+    "local": 0.5,
     "hai-tensorflow": 0.6,
-    "job_crds": 0.6,
+    "job_crds": 0.5,
     "kubernetes_cli": 0.3,
     "preflight": 0.15,
     "gang": 0.1,
     "schedule": 0.15,
     "tensorboard": 0.4,
-    "faults": 0.6,
+    "faults": 0.45,
     "janitor": 0.2,
-    "unknown": 0.9,
-    "unit": 1.2,
+    "unknown": 0.4,
+    "unit": 1.8,
     "soak": 0.5,
-    "wire": 0.3,
+    "wire": 0.15,
     "golden": 1.0,
     "plugin": 0.8,
     "browser": 0.8,
@@ -50,7 +50,7 @@ CORES = {
 not here is taken for half a core. A folder whose `-tensorflow` is here runs as two suites: real TensorFlow keeps cores
 busy while the other tests wait."""
 
-_WORKERS = {"unit": 2}
+_WORKERS = {"unit": 4}
 """The processes of a suite of many short tests: one of them waits for 40 % of its time, and kept a core idle at the
 end, when no other suite is left to use it."""
 

@@ -361,7 +361,7 @@ def test_a_run_expects_what_the_last_whole_run_of_each_suite_took(program, tmp_p
     slow, fast = "import time\ndef test_a(): time.sleep(1)\ndef test_b(): pass\n", "def test_b(): pass\n"
     command = program({"unit": slow, "golden": fast, "argo": fast})
     (tmp_path / "tests/side_by_side/seconds.json").write_text("{}")  # one minute each
-    assert "3 suites, about 3 minutes if" in run([*command, "--cores", "0.8"]).stdout
+    assert "3 suites, about 3 minutes if" in run([*command, "--cores", "1.05"]).stdout
     measured = json.loads(results.read_text())["expected"]
     assert measured["unit"] > measured["golden"]
     assert {"argo without a cluster", "unit", "golden"} <= measured.keys()
