@@ -19,9 +19,9 @@ NO_TESTS = 5  # pytest's exit code where the arguments choose none
 _ALONE, _DISRUPTIVE, _TENSORFLOW = "alone", "disruptive", "tensorflow"
 
 CORES = {
-    "conformance": 1.0,
+    "conformance": 1.15,
     "hai": 0.2,
-    "argo": 0.4,
+    "argo": 0.5,
     "kfp_pods": 0.2,
     "pipelines": 0.8,
     "local-tensorflow": 0.75,
