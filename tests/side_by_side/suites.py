@@ -26,7 +26,7 @@ CORES = {
     "pipelines": 0.8,
     "local-tensorflow": 0.75,
     "conformance-tensorflow": 0.8,
-    "local": 0.5,
+    "local": 0.8,
     "hai-tensorflow": 0.6,
     "job_crds": 0.5,
     "kubernetes_cli": 0.3,
