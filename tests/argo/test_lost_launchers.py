@@ -55,6 +55,11 @@ class Trainings:
             case Listed(items=items):
                 for item in items:
                     self._note(item)
+                there = {item["metadata"]["uid"] for item in items}
+                for run, jobs in self.jobs.items():
+                    for uid in jobs.keys() - there:  # deleted while the watch was interrupted
+                        jobs[uid] = "gone"
+                        self.gone.setdefault(run, time.monotonic())
             case Changed(item=item):
                 self._note(item)
             case Deleted(item=item):
@@ -269,9 +274,10 @@ def attempt(what):
 @pytest.mark.parametrize("name", [Cell(*item).name for item in CELLS])
 def test_a_lost_launcher(name, table, environment, trainings):
     cell, error = table[name]
-    if error:
-        raise AssertionError(environment.why(cell.name)) from error
     run = environment.flows[cell.name]["uid"]
+    if error:
+        there = [(meta["uid"], meta.get("ownerReferences")) for meta in environment.jobs(cell.name)]
+        raise AssertionError(f"{trainings.jobs.get(run)}, there: {there}\n{environment.why(cell.name)}") from error
     assert run not in trainings.overlaps, "two trainings side by side"
     assert trainings.of(run).count("Succeeded") <= 1, "a second training after a success"
     if not cell.outcome.startswith("Succeeded"):

@@ -110,7 +110,11 @@ def test_a_run_that_does_not_succeed_is_never_green(code, more, exit_code, last)
 
 @pytest.mark.parametrize(("replicas", "repeated"), [(1, False), (5, True)])
 def test_a_failed_run_says_what_its_log_has_once_unless_other_replicas_print_much(replicas, repeated):
-    done = tfsteps("run", script("echo oops; exit 3", roles=f"{{worker: {{replicas: {replicas}}}}}"))
+    # the first failure ends the others, so none fails before all have printed
+    printed = (
+        f'echo oops; mktemp -q printed-XXXXXX; until [ "$(ls printed-* | wc -l)" = {replicas} ]; do sleep 0.1; done'
+    )
+    done = tfsteps("run", script(f"{printed}; exit 3", roles=f"{{worker: {{replicas: {replicas}}}}}"))
     lines = done.stdout.splitlines()
     assert "[worker-0] oops" in lines
     assert [line.startswith("failed first worker-") for line in lines].count(True) == 1
