@@ -19,14 +19,14 @@ NO_TESTS = 5  # pytest's exit code where the arguments choose none
 _ALONE, _DISRUPTIVE, _TENSORFLOW = "alone", "disruptive", "tensorflow"
 
 CORES = {
-    "conformance": 1.15,
+    "conformance": 1.0,
     "hai": 0.2,
-    "argo": 0.5,
+    "argo": 0.4,
     "kfp_pods": 0.2,
-    "pipelines": 0.8,
-    "local-tensorflow": 0.75,
-    "conformance-tensorflow": 0.8,
-    "local": 0.8,
+    "pipelines": 0.6,
+    "local-tensorflow": 0.6,
+    "conformance-tensorflow": 0.6,
+    "local": 0.5,
     "hai-tensorflow": 0.6,
     "job_crds": 0.5,
     "kubernetes_cli": 0.3,
@@ -37,22 +37,24 @@ CORES = {
     "faults": 0.45,
     "janitor": 0.2,
     "unknown": 0.4,
-    "unit": 1.8,
+    "unit": 0,
     "soak": 0.5,
     "wire": 0.15,
-    "golden": 1.0,
+    "golden": 0,
     "plugin": 0.8,
-    "browser": 0.8,
+    "browser": 0.4,
     "conformance-disruptive": 0.2,
     "operate-disruptive": 0.2,
 }
 """How much of a core each suite keeps busy: its own processes, and its pods, which no run can measure. A suite that is
-not here is taken for half a core. A folder whose `-tensorflow` is here runs as two suites: real TensorFlow keeps cores
+not here is taken for half a core. With 0 it runs from the start, at a lower priority, on what the others leave of the
+cores: its tests wait for nothing. A folder whose `-tensorflow` is here runs as two suites: real TensorFlow keeps cores
 busy while the other tests wait."""
 
 _WORKERS = {"unit": 4}
-"""The processes of a suite of many short tests: one of them waits for 40 % of its time, and kept a core idle at the
-end, when no other suite is left to use it."""
+"""The processes of a suite of many short tests: one of them waits for 40 % of its time."""
+
+_LOW_PRIORITY = ["nice", "-n", "15"]
 
 FIRST_GUESS = HERE / "side_by_side/seconds.json"
 """What is expected where no run has measured it; written by `--save-seconds`."""
@@ -83,7 +85,7 @@ class Suite:
         tests: The folder, or the node id of one test.
         options: Of pytest, after the tests.
         seconds: How long it is expected to take.
-        cores: What share of a core it is expected to use.
+        cores: What share of a core it is expected to use; 0 = what the others leave.
         workers: How many processes share its tests.
         measured_as: What its seconds are kept as; its tests that need no cluster take less than all.
         process: None before it starts.
@@ -153,7 +155,8 @@ class Suite:
         # conftest.py writes the durations of fixtures there.
         environment = {**os.environ, "TFSTEPS_DURATIONS": str(self.fixtures)}
         workers = ["-p", "xdist", "-n", str(self.workers), "--dist", "worksteal"] if self.workers > 1 else []
-        command = [sys.executable, "-m", "pytest", *kept, *workers, self.tests, *self.options]
+        priority = [] if self.cores else _LOW_PRIORITY
+        command = [*priority, sys.executable, "-m", "pytest", *kept, *workers, self.tests, *self.options]
         self.output.parent.mkdir(exist_ok=True)
         self._log = self.output.open("wb")
         self.began = time.monotonic()

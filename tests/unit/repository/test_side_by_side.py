@@ -1,6 +1,7 @@
 """The program that runs the suites side by side, on suites of a few lines."""
 
 import json
+import os
 import pathlib
 import shutil
 import signal
@@ -89,6 +90,13 @@ def test_no_more_run_at_once_than_fit(program):
     assert flaky(ran) == ["tests/a/test_a.py::test_meet"], ran.stdout
     assert "a FAILED, exit code 1," in ran.stdout
     assert "b passed" in ran.stdout
+
+
+def test_short_tests_that_wait_for_nothing_use_what_the_others_leave(program):
+    meet = MEET.replace("met-b", "met-unit")
+    low = f"import os\ndef test_priority(): assert os.nice(0) > {os.nice(0)}"
+    ran = run(program({"a": meet, "unit": f"{meet}\n{low}"}, "--cores", "0.5"))
+    assert ran.returncode == 0, ran.stdout
 
 
 def test_those_that_want_to_be_alone_come_last(program):
@@ -359,22 +367,22 @@ def test_progress_counts_tests(tmp_path, monkeypatch, text, progress):
 def test_a_run_expects_what_the_last_whole_run_of_each_suite_took(program, tmp_path):
     results = tmp_path / "build/side_by_side/durations.json"
     slow, fast = "import time\ndef test_a(): time.sleep(1)\ndef test_b(): pass\n", "def test_b(): pass\n"
-    command = program({"unit": slow, "golden": fast, "argo": fast})
+    command = program({"plugin": slow, "wire": fast, "argo": fast})
     (tmp_path / "tests/side_by_side/seconds.json").write_text("{}")  # one minute each
-    assert "3 suites, about 3 minutes if" in run([*command, "--cores", "1.05"]).stdout
+    assert "3 suites, about 3 minutes if" in run([*command, "--cores", "0.5"]).stdout
     measured = json.loads(results.read_text())["expected"]
-    assert measured["unit"] > measured["golden"]
-    assert {"argo without a cluster", "unit", "golden"} <= measured.keys()
+    assert measured["plugin"] > measured["wire"]
+    assert {"argo without a cluster", "plugin", "wire"} <= measured.keys()
     assert "argo" not in {name for name, seconds in measured.items() if seconds < 60}, (
         "its tests on a cluster did not run"
     )
 
-    (tmp_path / "tests/golden/test_golden.py").write_text("def test_b(): assert 0")
+    (tmp_path / "tests/wire/test_wire.py").write_text("def test_b(): assert 0")
     again = run([*command, "-k", "test_b", "--cores", "0.5"])
     assert "3 suites, about 0 minutes if" in again.stdout
     ended = [line.split()[2] for line in again.stdout.splitlines() if " after " in line]
     assert json.loads(results.read_text())["expected"] == measured, "some tests of a suite, or a failure, say nothing"
-    assert ended[-1] == "unit", "the shortest come first"
+    assert ended[-1] == "plugin", "the shortest come first"
 
 
 def test_what_a_run_expects_is_saved_as_the_first_guess(program, tmp_path):
