@@ -134,7 +134,7 @@ cluster: ## start a real Kubernetes with all job operators on this machine (root
 cluster-down: ## stop it and remove every trace
 	@$(PYTHON) -m tests.cluster down
 
-compat: $(STAMP) ## on the previous platform, the suites that its versions touch (root; 40 minutes, and the build the first time)
+compat: $(STAMP) ## on the previous platform, the suites that its versions touch (root; 20 minutes, and the build the first time)
 	@$(PYTHON) -m tests.cluster up --platform previous
 	@status=0; FAULTS=covering KUBECONFIG=$$($(PYTHON) -m tests.cluster kubeconfig) \
 	  $(BIN)/python -m tests.side_by_side --cluster $(addprefix --suite ,$(COMPAT)) $(ARGS) || status=$$?; \
