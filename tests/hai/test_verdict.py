@@ -29,6 +29,11 @@ def _ran(length):
             "Unschedulable",
         ),
         ({**_RUN, "worker_status": "running"}, State.RUNNING, ""),
+        # its pods end, or one of them has: the chain ends later
+        ({**_RUN, "worker_status": "succeeded_terminating"}, State.RUNNING, ""),
+        ({**_RUN, "worker_status": "failed", "_pods_": [{"status": "failed"}]}, State.RUNNING, ""),
+        ({**_RUN, "worker_status": "stopped_terminating"}, State.RUNNING, ""),
+        ({**_RUN, "worker_status": "unknown"}, State.UNKNOWN, "UnknownStatus"),
         # the newest task decides, not one that was interrupted and is finished
         (
             {**_RUN, "worker_status": "running", "stop_code_list": [16, 0], "queue_status": "finished"},

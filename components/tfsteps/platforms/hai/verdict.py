@@ -27,7 +27,10 @@ _FAILED = {
     TIMEOUT: ("Watchdog", "A rank printed nothing for as long as the platform's watchdog allows."),
     INIT_FAILED: ("InitFailed", "A pod ended before HAI's manager of the task had started, or could not be started."),
 }
-_RUNNING = ("running", "succeeded")
+_NOT_STARTED = ("queued", "created", "building")
+_STARTED = ("running", *(end + how for end in ("succeeded", "failed", "stopped") for how in ("", "_terminating")))
+"""`worker_status` of a task of which pods have run: HAI ends the chain only when its manager is over, seconds later."""
+
 _ROUNDS = 2  # after this many tasks in a row whose pods did not start, the image is the likely cause
 _ROUNDING_SECONDS = 2.0  # HAI measures the timeout in whole seconds
 
@@ -68,12 +71,14 @@ def _unschedulable(task: Mapping[str, Any], codes: list[int]) -> str:
 
 
 def _scheduled(task: Mapping[str, Any]) -> Verdict:
-    if task.get("worker_status") in _RUNNING:
+    if (status := task.get("worker_status")) in _STARTED:
         return Verdict(State.RUNNING)
     stuck = [pod for pod in task.get("_pods_") or [] if pod.get("status") == "unschedulable"]
     if stuck:
         return Verdict(State.PENDING, "Unschedulable", f"{stuck[0].get('pod_id')} does not fit on its node.")
-    return Verdict(State.PENDING)
+    if status in _NOT_STARTED:
+        return Verdict(State.PENDING)
+    return Verdict(State.UNKNOWN, "UnknownStatus", f"HAI says that the pods are {status!r}.")
 
 
 def _finished(task: Mapping[str, Any]) -> Verdict:
