@@ -92,3 +92,16 @@ def test_the_last_lines_are_asked_for_again_if_the_platform_is_unavailable(answe
 def test_a_log_that_has_always_more_is_not_read_for_ever():
     seen = texts(follow(printed(f"line {number}") for number in itertools.count()))
     assert seen[-1] == "(log incomplete: there was more after 20 answers of HAI since the end of the task)"
+
+
+@pytest.mark.parametrize(
+    ("task", "states"), [(1, ["pending", "running", "failed"]), (0, ["pending", "failed"])], ids=["newest", "earlier"]
+)
+def test_a_program_runs_if_its_task_s_log_is_read_and_the_beginning_was_overwritten(task, states):
+    seen = {"id": task, "timestamp": "2026-01-01T00:00:00", "offset": 0, "mtime": 1767225600.0}
+    ended = {**ENDED, "id": 1, "id_list": [0, 1]}
+    runs = {**ended, "chain_status": "running", "worker_status": "running"}
+    before = itertools.chain([runs, runs], itertools.repeat(ended))
+    events = follow("the rest of a line\n" + printed("a line"), seen, before)
+    assert [event.state for event in events if isinstance(event, JobChanged)] == states
+    assert "(log incomplete: its beginning is missing: HAI overwrote it before the log was read)" in texts(events)

@@ -274,7 +274,10 @@ class HaiJob:
     def _read_log(self, rank: int, ask: Ask, *, whole: bool = False) -> Iterator[Event]:
         log, replica = self._logs[rank], self._replicas[rank]
         before = log.rest
-        yield from self._lines(replica, log.read(ask, whole=whole))
+        entries = log.read(ask, whole=whole)
+        if log.incomplete and not any(isinstance(what, dict) and what.get("event") == "begun" for _, what in entries):
+            yield from self._tracker.overwritten(replica, log.task, time.time())
+        yield from self._lines(replica, entries)
         if log.rest and log.rest != before:
             yield PartialLine.of(time.time(), replica, log.rest)
 

@@ -100,6 +100,11 @@ class RankLog:
             self._move(page, lines, asked)
         return entries
 
+    @property
+    def task(self) -> str:
+        """Id of the task of the chain whose output was read last; empty = not known."""
+        return str((self._before or {}).get("id") or "")
+
     # --- the position to continue from
 
     def _move(self, page: "_LogPage", lines: Sequence[str], asked: Seen | None) -> None:

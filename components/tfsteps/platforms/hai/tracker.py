@@ -173,6 +173,15 @@ class ChainTracker:
             case "failed":
                 self._failed = rank.task, what
 
+    def overwritten(self, replica: ReplicaName, task: str, now: float) -> Iterator[Event]:
+        """Yield that a program runs whose start cannot be read: HAI overwrote it with later output of this task."""
+        rank = self._ranks[replica]
+        if task == self._newest and rank.task != task and self._verdict.state is State.RUNNING:
+            rank.task, rank.starts = task, 1
+            rank.incarnation += 1
+            yield from self._show(replica, ReplicaState.RUNNING, now)
+            yield from self.state(now)
+
     def ended(self, task: Mapping[str, Any] | None, now: float) -> Iterator[Event]:
         """Yield the end of each rank whose agent could not report it, by the platform's pods."""
         pods = {int(pod["job_id"]): pod for pod in (task or {}).get("_pods_") or [] if "job_id" in pod}
