@@ -21,6 +21,7 @@ from tfsteps.runs.status import ReplicaStatus, Status
 
 _MANAGED_BY = "app.kubernetes.io/managed-by=tfsteps"
 _LONGEST_PLAN = 10_000  # ranks; a tampered record may name any number
+_PODS_RUN = "All pods run. `tfsteps show RUN` reads from the logs whether every program has started."
 _POD_STATES = {
     "created": ReplicaState.PENDING,
     "building": ReplicaState.PENDING,
@@ -180,6 +181,8 @@ def stop_task(client: Client, task: Task) -> None:
 def _status(task: Task, plan: TaskPlan, now: float) -> Status:
     """Return the status of a task from the list of tasks; its ranks' logs have more details."""
     current, env = verdict(task), plan.env
+    if current.state is State.RUNNING:  # that programs run is only in the logs, which may have many megabytes
+        current = msgspec.structs.replace(current, reason="PodsRunning", message=_PODS_RUN)
     replicas = [ReplicaStatus(role=replica.role, index=replica.index) for replica in plan.replicas]
     for pod in task.get("_pods_") or []:
         rank, state = int(pod.get("job_id", -1)), str(pod.get("status") or "").removesuffix("_terminating")

@@ -1,5 +1,10 @@
 """What commands show of a task on HAI beside its ranks."""
 
+import json
+import shlex
+
+import pytest
+
 from tests.unit.cli.statuses import saved, status
 from tfsteps.platforms.hai import schema
 from tfsteps.platforms.hai.backend import HaiBackend
@@ -30,3 +35,15 @@ def test_the_launcher_of_a_task_is_the_one_that_this_machine_records():
     (launcher,) = around.launchers.values()
     assert (launcher.name, launcher.state) == ("pid 4711", "gone")
     assert around.pipelines == []
+
+
+@pytest.mark.parametrize(
+    ("worker", "expected"), [("running", ("running", "PodsRunning")), ("building", ("pending", ""))]
+)
+def test_a_list_reads_no_logs_and_says_that_only_the_pods_are_known_to_run(worker, expected):
+    plan = shlex.quote(json.dumps({"roles": {"worker": {"replicas": 1}}, "env": {}}))
+    schema_of_task = {"spec": {"environments": {schema.PLAN: plan}}}
+    task = {"chain_id": "c", "nb_name": "quick", "config_json": {"schema": schema_of_task}}
+    listed = HaiRun.of({**task, "chain_status": "running", "worker_status": worker}).status
+    assert (listed.state, listed.reason) == expected
+    assert ("`tfsteps show RUN` reads from the logs" in listed.message) == (worker == "running")
