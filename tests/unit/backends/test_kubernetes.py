@@ -378,7 +378,8 @@ def test_the_log_of_pods_that_are_gone_is_not_just_empty(server):
 
 
 def test_stop_deletes_by_uid_what_is_labelled_as_the_runs_own(server):
-    assert re.fullmatch(r"mnist cancelled after \S+\.", output_lines("stop", "busy", "--task", "mnist", *K)[-1])
+    last = output_lines("stop", "busy", "--task", "mnist", *K)[-1]
+    assert re.fullmatch(r"mnist cancelled after \S+: the job was deleted", last)
     changes = [(item.method, item.path.rpartition("/")[2], item.body) for item in server.asked if item.body]
     (_, patched, note), (method, deleted, body) = changes
     assert method == "DELETE"
@@ -467,6 +468,22 @@ def event(name, seconds, reason, kind="Normal"):
 
 
 # --- what is not there
+
+
+@pytest.mark.parametrize("text", ["r-stopped", "r-st"])
+def test_a_run_that_was_stopped_is_only_in_the_records_of_this_machine(server, text):
+    saved(run="r-stopped", system="kubeflow", namespace="ml", state=State.CANCELLED)
+    saved(run="r-local", system="local", state=State.SUCCEEDED)
+    error = refused("show", text, *K)
+    assert "there is no job in namespace ml of test of run r-stopped" in error
+    assert "recorded here as cancelled. `stop` and `clear` delete jobs; `tfsteps show r-stopped` shows" in error
+    assert "run 'r-local' is unknown" in refused("show", "r-local", *K)
+
+
+def test_stop_says_that_the_record_remains(server):
+    saved(run="busy", system="kubeflow", namespace="ml", uid=OTHER["metadata"]["uid"], task="other")
+    last = output_lines("stop", "busy", "--task", "other", *K)[-1]
+    assert last.endswith(": the job was deleted; `tfsteps show busy` shows its record")
 
 
 @pytest.mark.parametrize("command", ["show", "logs", "stop", "debug"])

@@ -30,8 +30,10 @@ from tfsteps.kube.errors import ApiError
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.launcher.failure import failure_summary
 from tfsteps.launcher.recorder import Observer
+from tfsteps.runs import store
 from tfsteps.runs.events import ReplicaState, State
 from tfsteps.runs.graph import Surroundings
+from tfsteps.runs.location import Location
 from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.runs.status import Status
 from tfsteps.systems import registry
@@ -114,6 +116,8 @@ class ClusterBackend:
             if clusters := self._runs.other_clusters(text):
                 how = " or ".join(f"--context {name}" for name in clusters)
                 raise CommandError(f"the jobs of run {text} are on cluster {', '.join(clusters)}; add {how}") from None
+            if recorded := _recorded_run(text):
+                raise CommandError(f"there is no job {self.where} of run {recorded}") from None
             raise
 
     def recorded(self, job: ClusterJob) -> bytes:
@@ -209,7 +213,22 @@ class ClusterBackend:
         wait(waiting_for, print_now)
         stopped = job.deleted(stopped=True).status
         stopped.ended = time.time()
+        shown = f"; `tfsteps show {stopped.identity.run}` shows its record" if record_of(stopped) else ""
+        stopped.message = f"the job was deleted{shown}"
         print(verdict(stopped))
+
+
+def _recorded_run(text: str) -> str:
+    """Return the run of this machine's records whose id is or begins with `text`, and where they are; empty = none."""
+    ids = [run for run in store.runs() if text and run.startswith(text)]
+    if not (run := text if text in ids else ids[0] if len(ids) == 1 else ""):
+        return ""
+    with contextlib.suppress(OSError):
+        attempts = (attempt.status() for attempt in reversed(store.attempts(run)))
+        if last := next((status for status in attempts if status.location == Location.KUBERNETES), None):
+            launched = f"it was launched in namespace {last.namespace}, and recorded here as {last.state}"
+            return f"{run}: {launched}. `stop` and `clear` delete jobs; `tfsteps show {run}` shows the record"
+    return ""
 
 
 def _tails(runs: ClusterRuns, job: ClusterJob) -> dict[str, list[str]]:
