@@ -60,6 +60,7 @@ def run(
     argv: Sequence[str] | None,
     *,
     failed: str,
+    creates: str = "",
     read: Callable[[Sequence[str]], StepTask] = step_task,
 ) -> int:
     """Run a step, print its result, write it as the container's termination message, and return the exit code.
@@ -68,10 +69,11 @@ def run(
         step: The step; it takes the task and returns the result.
         argv: The command line; None = the arguments of this process.
         failed: Start of the message if the platform refuses a request: `The job could not be launched`.
+        creates: What the step creates: `job`; empty = nothing.
         read: Returns the task of a command line; ValueError if it describes none.
     """
     streams.ensure()
-    result = _result(step, sys.argv[1:] if argv is None else argv, failed, read)
+    result = _result(step, sys.argv[1:] if argv is None else argv, failed, creates, read)
     if _TERMINATION_LOG.is_file():
         with contextlib.suppress(OSError):
             _TERMINATION_LOG.write_text(result.message, "utf-8")
@@ -83,27 +85,29 @@ def _result(
     step: Callable[[StepTask], StepResult],
     argv: Sequence[str],
     failed: str,
+    creates: str,
     read: Callable[[Sequence[str]], StepTask],
 ) -> StepResult:
+    refused = "Nothing was created" if creates else failed
     try:
         task = read(argv)
     except (ValueError, LaunchError) as error:  # LaunchError: an engine of another package cannot be loaded
-        return StepResult(f"Nothing was created: {error}.", ExitCode.USAGE)
+        return StepResult(f"{refused}: {error}.", ExitCode.USAGE)
     try:
         with raise_on_sigterm():
             return step(task)
     except SpecError as error:
         sys.stderr.write(f"{error}\n")
-        return StepResult(f"Nothing was created: {_listed(error.problems)}", ExitCode.USAGE)
+        return StepResult(f"{refused}: {_listed(error.problems)}", ExitCode.USAGE)
     except LaunchError as error:
         what = "The job was launched, but its launcher did not follow it to its end" if error.created else failed
         return StepResult(f"{what}: {error}.", ExitCode.PLATFORM if error.retryable else ExitCode.USAGE)
-    except (Terminated, Exception) as error:  # noqa: BLE001  after which it is not known whether there is a job
+    except (Terminated, Exception) as error:  # noqa: BLE001  after which it is not known what was created
         why = "it got SIGTERM" if isinstance(error, Terminated) else unexpected(error)
         if isinstance(error, OSError):  # such as outputs that cannot be written
             why = f"{error}; {next_step(error)}"
-        rest = "If there is a job, it is left as it is, and a retry of this step finds it"
-        return StepResult(f"The step cannot go on: {why}. {rest}.", ExitCode.PLATFORM)
+        rest = f" If there is a {creates}, it is left as it is, and a retry of this step finds it." if creates else ""
+        return StepResult(f"The step cannot go on: {why}.{rest}", ExitCode.PLATFORM)
 
 
 def _listed(problems: Sequence[Problem]) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 
 import pytest
@@ -10,8 +11,10 @@ from tests.wire.scripted import Answer, refusal, serve
 from tfsteps.kube import access
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.steps import job_step, program
+from tfsteps.steps.evaluate_gate import launcher as gate
 from tfsteps.steps.program import StepResult
 from tfsteps.steps.train import launcher
+from tfsteps.steps.wait import launcher as wait
 from tfsteps.systems.base import LaunchError
 from tfsteps.systems.kubernetes.follow.job import KubernetesJob
 
@@ -152,11 +155,27 @@ def test_a_fault_of_the_step_never_says_that_nothing_was_created(message):
     def step(_task):
         raise ValueError("of code that runs after the job has ended")
 
-    code, text = message(lambda argv: program.run(step, argv, failed="It failed"), {})
+    code, text = message(lambda argv: program.run(step, argv, failed="It failed", creates="job"), {})
     assert code == 13
     assert text.startswith("The step cannot go on: ValueError: of code that runs after the job has ended")
     assert "Nothing was created" not in text
     assert "If there is a job, it is left as it is" in text
+
+
+@pytest.mark.parametrize("main", [gate.main, wait.main], ids=["gate", "wait"])
+def test_a_step_that_creates_nothing_says_what_could_not_be_done(message, main):
+    code, text = message(main, {"metric": "accuracy", "threshold": "high", "timeout": -1})
+    assert code == 2
+    assert re.match(r"The (metric could not be compared|job could not be waited for): ", text)
+    assert "created" not in text.partition(" Step exit code")[0]
+
+
+def test_a_fault_of_a_step_that_creates_nothing_speaks_of_no_job(message):
+    def step(_task):
+        raise ValueError("text")
+
+    code, text = message(lambda argv: program.run(step, argv, failed="It failed"), {})
+    assert (code, "If there is a" in text) == (13, False)
 
 
 def test_a_launcher_that_may_start_no_more_threads_leaves_the_job_and_says_so(message, monkeypatch):

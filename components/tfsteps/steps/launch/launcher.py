@@ -17,7 +17,7 @@ from tfsteps.text import streams
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Launch the job that `argv` describes and return the exit code; None = the arguments of this process."""
-    return program.run(_launch, argv, failed="The job could not be launched")
+    return program.run(_launch, argv, failed="The job could not be launched", creates="job")
 
 
 def _launch(task: StepTask) -> StepResult:

@@ -19,7 +19,7 @@ from tfsteps.text import streams
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Start the TensorBoard that `argv` describes and return the exit code; None = the arguments of this process."""
-    return program.run(_start, argv, failed="TensorBoard could not be started")
+    return program.run(_start, argv, failed="TensorBoard could not be started", creates="TensorBoard")
 
 
 def _start(task: StepTask) -> StepResult:

@@ -17,7 +17,7 @@ def main(argv: Sequence[str] | None = None, read: Callable[[Sequence[str]], Step
 
     `read` returns the task of a command line.
     """
-    return program.run(_train, argv, failed="The job could not be launched", read=read)
+    return program.run(_train, argv, failed="The job could not be launched", creates="job", read=read)
 
 
 def _train(task: StepTask) -> StepResult:
