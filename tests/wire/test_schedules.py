@@ -1,6 +1,7 @@
 """`tfsteps schedules` on a cluster: what it lists, shows, changes and deletes."""
 
 import datetime as dt
+import inspect
 import json
 import os
 from types import SimpleNamespace
@@ -290,3 +291,10 @@ def test_without_a_name_the_engine_whose_api_is_named_is_chosen(engine, host, va
     engines = {"kfp": registry.plugin("kfp"), "other": other, "argo": registry.plugin("argo")}
     monkeypatch.setattr(schedules, "_ENGINES", engines)
     assert schedules._opener(engine, host) is engines[chosen].schedules
+
+
+def test_the_help_names_the_schedules_of_the_engines_in_the_registry_and_no_engine_besides():
+    source = inspect.getsource(schedules)
+    assert not [word for word in ("Argo", "Kubeflow", "Workflow", "Pipelines") if word in source]
+    shown = " ".join(" ".join(output_lines("schedules", "--help")).split())
+    assert all(f"{name}: {plugin.schedule_objects}" in shown for name, plugin in schedules._ENGINES.items())

@@ -65,6 +65,7 @@ class EnginePlugin(msgspec.Struct, frozen=True, kw_only=True):
         fire_times: Given a submission with a schedule and the time, yields when runs start, in seconds since the epoch.
             `SpecError` if the engine cannot express the schedule; None = it has no schedules.
         schedules: Yields the schedules of a place, for `tfsteps schedules`; None = they cannot be listed.
+        schedule_objects: What these schedules are, for the help of that command: `CronJobs`.
         is_configured: Given `--host`, empty = not set, tells whether it or the environment names an API of this engine:
             then `tfsteps schedules` means this engine if none is named; None = only if it is `general`.
         keep_schedules: Makes one pass over the schedules whose rules the janitor keeps; None = it has none. See
@@ -90,6 +91,7 @@ class EnginePlugin(msgspec.Struct, frozen=True, kw_only=True):
     node_names: "Callable[[], NodeNames] | None" = None
     fire_times: "Callable[[Submission, float], Iterator[int]] | None" = None
     schedules: "OpenSchedules | None" = None
+    schedule_objects: str = ""
     is_configured: Callable[[str], bool] | None = None
     keep_schedules: "KeepSchedules | None" = None
     import_writer: ImportWriter | None = None

@@ -120,7 +120,7 @@ class Schedules(Protocol):
     """The schedules of one engine in one place. Each method raises `CommandError` if the engine refuses."""
 
     def states(self) -> list[ScheduleState]:
-        """Return all schedules that tfsteps or, on Kubeflow Pipelines, anybody created, with their runs."""
+        """Return all schedules that `EnginePlugin.schedule_objects` names, with their runs."""
 
     def set_paused(self, state: ScheduleState, *, paused: bool) -> None:
         """Make a schedule start no further runs, or start them again. Runs that exist go on."""
@@ -140,8 +140,8 @@ class SchedulePlace(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         everywhere: In all namespaces.
-        host: The address of the API of Kubeflow Pipelines.
-        server_timezone: The time zone in which it reads schedules.
+        host: The address of the engine's API, if it has one.
+        server_timezone: The time zone in which that API reads schedules.
     """
 
     context: str = ""

@@ -23,6 +23,7 @@ from tfsteps.spec import format_duration
 
 _SHOWN = 50  # records
 _ENGINES = {plugin.name: plugin for plugin in registry.most_specific_first() if plugin.schedules}
+_OBJECTS = "; ".join(f"{name}: {plugin.schedule_objects}" for name, plugin in _ENGINES.items())
 _SPARE = ("KIND", "NAMESPACE", "SCHEDULE", "LAST")
 
 
@@ -42,7 +43,8 @@ def schedules(
         ScheduleAction,
         typer.Argument(
             help="list: all schedules. show: the records of one. pause, resume: start no runs, and start them again. "
-            "run-now: a manual run of its pipeline. delete: the schedule and, on Argo, its runs."
+            "run-now: a manual run of its pipeline. delete: the schedule and, on some engines, its "
+            "runs, which are listed first."
         ),
     ] = ScheduleAction.LIST,
     name: Annotated[
@@ -53,7 +55,7 @@ def schedules(
         str | None,
         typer.Option(
             metavar=f"<{'|'.join(_ENGINES)}>",
-            help="The engine of the schedules.",
+            help=f"The engine of the schedules. {_OBJECTS}.",
             show_default=f"the one whose API --host or the environment names, else {[*_ENGINES][-1]}",
         ),
     ] = None,
@@ -68,16 +70,13 @@ def schedules(
     ] = "",
     all_namespaces: AllNamespaces = False,
     host: Annotated[
-        str, typer.Option(metavar="URL", help="Kubeflow: its API.", show_default="$KF_PIPELINES_ENDPOINT")
+        str, typer.Option(metavar="URL", help="Address of the engine's API.", show_default="from the environment")
     ] = "",
     server_timezone: Annotated[
-        str, typer.Option(metavar="ZONE", help="Kubeflow: CRON_SCHEDULE_TIMEZONE of its server.")
+        str, typer.Option(metavar="ZONE", help="Time zone in which that API reads schedules.")
     ] = "UTC",
 ) -> None:
     """List the schedules of pipelines with their next and last runs; show, pause, resume, run or delete one.
-
-    On Argo: the CronWorkflows, CronJobs and ConfigMaps that `tfsteps submit` created. On Kubeflow Pipelines: its
-    recurring runs.
 
     The records of a schedule are what the engine's objects say: a date without a run was skipped, or its run was
     removed.

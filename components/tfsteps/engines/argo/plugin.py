@@ -18,6 +18,7 @@ PLUGIN = EnginePlugin(
     submit=deferred("tfsteps.engines.argo.submit:submit"),
     fire_times=deferred("tfsteps.engines.argo.submit:fire_times"),
     schedules=deferred("tfsteps.engines.argo.schedules:open_schedules"),
+    schedule_objects="CronWorkflows, CronJobs and ConfigMaps that `tfsteps submit` created",
     keep_schedules=deferred("tfsteps.engines.argo.rule_runs:keep_schedules"),
     import_writer=ImportWriter(write=deferred("tfsteps.engines.argo.import_writer:workflow"), suffix=".yaml"),
     notation="manifests of Argo Workflows",

@@ -18,6 +18,7 @@ PLUGIN = EnginePlugin(
     submit=deferred("tfsteps.engines.kfp.submit:submit"),
     fire_times=deferred("tfsteps.engines.kfp.submit:fire_times"),
     schedules=deferred("tfsteps.engines.kfp.schedules:open_schedules"),
+    schedule_objects="recurring runs",
     import_writer=ImportWriter(write=deferred("tfsteps.engines.kfp.import_writer:program"), suffix=".py"),
     is_configured=deferred("tfsteps.engines.kfp.client:is_configured"),
     notation="a pipeline of Kubeflow Pipelines",
