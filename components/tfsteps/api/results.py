@@ -58,7 +58,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
         state: State of the job.
         reason: Reason of that state, one CamelCase word; empty = none.
         message: Message about that state, one sentence; empty = none.
-        system: The job system's name.
+        system: The job system's name; empty = it is a pipeline.
         namespace: The job's namespace; empty = the system has none.
         job: The job object's name in its system.
         created: When the job was created, in UTC.
@@ -242,7 +242,7 @@ class RunList(Sequence[Attempt]):
                     clean(entry.task) or "-",
                     "-" if entry.attempt is None else str(entry.attempt),
                     entry.state.value,
-                    entry.system,
+                    entry.system or "-",
                     entry.created.astimezone().strftime("%Y-%m-%d %H:%M:%S"),
                     duration(entry.seconds),
                     *(f"{entry.metrics[name]:.6g}" if name in entry.metrics else "-" for name in names),

@@ -50,11 +50,12 @@ class Entry(msgspec.Struct, frozen=True):
     """One line of the list.
 
     Attributes:
-        status: Of a job; of a pipeline, its state, its times, and the name of its engine as `system`.
+        status: Of a job; of a pipeline, its state and its times: it has no job system.
         workflow: The name of its Workflow; empty = none.
         job: The job, as its backend returned it; None = it is a pipeline.
         trigger: What started its pipeline: manual, scheduled, unknown; `-` = it has none; empty = nobody asked.
         demo: The mark of a demo; None = it is none.
+        engine: The name of a pipeline's engine; empty = it is a job.
     """
 
     status: Status
@@ -62,6 +63,7 @@ class Entry(msgspec.Struct, frozen=True):
     job: Job | None = None
     trigger: str = ""
     demo: Mark | None = None
+    engine: str = ""
 
     @property
     def is_job(self) -> bool:
@@ -82,7 +84,7 @@ class Entry(msgspec.Struct, frozen=True):
         status = Status(
             identity=Identity(run=record.run, task="", pipeline=record.pipeline),
             job="",
-            system=record.engine,
+            system="",
             state=record.state,
             message=record.message,
             created=record.created,
@@ -90,7 +92,7 @@ class Entry(msgspec.Struct, frozen=True):
             location=Location.ELSEWHERE if record.workflow else Location.LOCAL,
             outlives_launcher=bool(record.workflow),
         )
-        return cls(status, record.workflow, demo=record.demo)
+        return cls(status, record.workflow, demo=record.demo, engine=record.engine)
 
     def seconds(self, now: float) -> float | None:
         """Return how long it has run, in seconds; None if that is not known."""
@@ -291,7 +293,8 @@ def summary(entry: Entry, metrics: Sequence[str], now: float) -> dict[str, objec
         "state": status.state.value,
         "reason": status.reason,
         "message": status.message,
-        "system": status.system,
+        "system": status.system or None,
+        "engine": entry.engine or None,
         "job": status.job,
         "namespace": status.namespace,
         "created": iso(status.created),
@@ -314,7 +317,7 @@ def _row(entry: Entry, now: float) -> list[str]:
         clean(identity.task) or "-",
         str(identity.attempt) if entry.is_job else "-",
         status.state.value,
-        status.system,
+        status.system or "-",
         duration(now - status.created),
         duration(entry.seconds(now)),
     ]

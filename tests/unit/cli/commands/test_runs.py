@@ -130,10 +130,11 @@ def test_metrics_are_columns():
 def test_a_pipeline_without_jobs_is_listed():
     header, row = [line.split() for line in output_lines("runs", "r5")]
     assert header[:5] == ["RUN", "PIPELINE", "TASK", "ATTEMPT", "STATE"]
-    assert row[:6] == ["r5", "nightly", "-", "-", "failed", "local"]
+    assert row[:6] == ["r5", "nightly", "-", "-", "failed", "-"]
     assert row[-1] == "2s"
     (run,) = json.loads("".join(output_lines("runs", "--limit", "1", "--output", "json")))
     assert (run["task"], run["attempt"], run["pipeline"], run["state"]) == ("", None, "nightly", "failed")
+    assert (run["system"], run["engine"]) == (None, "local")
 
 
 @pytest.mark.usefixtures("four_runs")
