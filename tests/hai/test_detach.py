@@ -54,7 +54,10 @@ def test_a_detached_task_is_followed_left_again_and_finished():
         read_until(process, r"\] up")
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
-    assert (process.returncode, "run r1 goes on; `tfsteps attach r1 --on hai` follows it again" in err) == (130, True)
+    assert (process.returncode, "run r1 was not stopped; `tfsteps attach r1 --on hai` follows it again" in err) == (
+        130,
+        True,
+    )
     with attached("r1", *PLACE) as process:
         read_until(process, r"\] up")
         pathlib.Path("go").touch()

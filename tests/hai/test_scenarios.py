@@ -735,7 +735,7 @@ def test_a_task_whose_launcher_cannot_find_out_why_it_is_stopped_continues(envir
     handle = begun(system)
     pod.gone, handle._stop._grace_seconds = unknown("HTTP 500"), 1.5
     handle.stop(Cause.CANCELLED)
-    with pytest.raises(LaunchError, match=r"is not known \(HTTP 500\): task .* continues") as error:
+    with pytest.raises(LaunchError, match=r"is not known \(HTTP 500\): task .* was not stopped") as error:
         list(handle.events())
     assert error.value.retryable
     assert len(environment.platform.unfinished()) == 1

@@ -61,7 +61,7 @@ def test_attach_from_another_machine_goes_on_after_ctrl_c_and_after_a_kill(termi
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
         assert process.returncode == 130
-        assert "run there goes on; `tfsteps attach there --on kubernetes" in err
+        assert "run there was not stopped; `tfsteps attach there --on kubernetes" in err
     (attempt,) = attempts("there")
     assert (attempt.status().state, attempt.status().detached) == (State.UNKNOWN, True)
     with terminal.started("attach", "there") as process:

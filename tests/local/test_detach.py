@@ -103,7 +103,7 @@ def test_ctrl_c_in_attach_leaves_the_job_and_a_second_attach_changes_nothing():
         first.send_signal(signal.SIGINT)
         _, err = first.communicate(timeout=100)
         assert first.returncode == 130
-        assert err == ("run r1 goes on; `tfsteps attach r1` follows it again, `tfsteps stop r1` stops it\n")
+        assert err == ("run r1 was not stopped; `tfsteps attach r1` follows it again, `tfsteps stop r1` stops it\n")
         assert attempt.alive().yes
         pathlib.Path("go").touch()
         assert second.wait(100) == ExitCode.SUCCEEDED

@@ -10,7 +10,7 @@ _NOT_MADE = ("Nothing was created", "Stopped before the job was created", "Stopp
              "was not created", "HAI did not take the task")  # fmt: skip
 """What launchers say of a job that does not exist."""
 
-_STAYS = ("continues", "is not known", "still there", "is kept", "adopts it")
+_STAYS = ("was not stopped", "is not known", "still there", "is kept", "adopts it")
 """What launchers say of a job that is, or may be, still there."""
 
 _REPORTS = ("finalizer", "user")

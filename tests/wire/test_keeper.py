@@ -185,7 +185,7 @@ def test_a_job_of_which_it_is_not_known_whether_it_is_kept_continues(which, answ
     cluster = Cluster(**{which: [answer] * 99})
     left = stopped(cluster)
     assert left.retryable
-    assert str(left).endswith("TFJob ns/job continues")
+    assert str(left).endswith("TFJob ns/job was not stopped")
     assert why in str(left)
     assert cluster.job is not None
 
@@ -194,7 +194,7 @@ def test_after_a_second_sigterm_one_more_question_is_asked_and_the_job_is_left(m
     monkeypatch.setattr(stop_controller, "_PAUSE_SECONDS", 0.05)
     cluster = Cluster(keeper=[LATE] * 9)
     left = stopped(cluster, then=[Cause.CANCELLED])
-    assert str(left).endswith("TFJob ns/job continues")
+    assert str(left).endswith("TFJob ns/job was not stopped")
     assert [method for method, _, _ in cluster.changes] == ["POST"] * 2
 
 
@@ -219,7 +219,7 @@ def test_a_job_that_ends_while_it_is_not_known_why_the_launcher_is_stopped_has_e
     with serve(Cluster(pod={"metadata": {"uid": "p"}, "status": 7})) as server:
         job = follower(server, recreated=YES)
         job.stop(Cause.CANCELLED)
-        with pytest.raises(LaunchError, match="continues"):
+        with pytest.raises(LaunchError, match="was not stopped"):
             job._stop.continue_stop(job._urgent, job._urgent, None)
         list(job._tracker.job(Listed([tfjob("Succeeded")]), 0.0))
         assert not job._stop.continue_stop(job._urgent, job._urgent, None)

@@ -123,7 +123,7 @@ class Schedules(Protocol):
         """Return all schedules that `EnginePlugin.schedule_objects` names, with their runs."""
 
     def set_paused(self, state: ScheduleState, *, paused: bool) -> None:
-        """Make a schedule start no further runs, or start them again. Runs that exist go on."""
+        """Make a schedule start no further runs, or start them again. Runs that exist are not stopped."""
 
     def run_now(self, state: ScheduleState) -> str:
         """Start a manual run of what a schedule runs, and return its name. It does not count as a run of a date."""

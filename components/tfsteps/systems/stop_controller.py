@@ -173,8 +173,11 @@ class StopController:
                 now, grace = time.monotonic(), self._grace_seconds if stopping.cause is Cause.CANCELLED else math.inf
                 denied = now - stopping.denied_since > self._denied_seconds[stopping.cause]
                 if denied or now - stopping.failing_since > grace:
-                    message = f"{self._job.what} continues: {self._job.refused}: {stopping.error}"
-                    raise LaunchError(message, retryable=True)
+                    why = f"{self._job.refused}: {stopping.error}"
+                    what = f"{self._job.what} was not stopped"
+                    if not denied:  # without an answer, the platform may have ended it
+                        what = f"whether {self._job.what} was stopped is not known"
+                    raise LaunchError(f"{what}: {why}", retryable=True)
                 if now - stopping.sent > _AGAIN_SECONDS:
                     self._ask(stopping, client)
             case _ if pipeline and pipeline.terminating.yes:
@@ -197,7 +200,7 @@ class StopController:
             raise LaunchError(f"this pod is being evicted; {leaving.leave.sentence}", retryable=True)
         elif now - leaving.began >= seconds:
             why = f"whether it is being evicted, and another pod follows, is not known ({answer.why})"
-            raise LaunchError(f"this pod got SIGTERM, and {why}: {self._job.what} continues", retryable=True)
+            raise LaunchError(f"this pod got SIGTERM, and {why}: {self._job.what} was not stopped", retryable=True)
 
     def _ask(self, stopping: _Stopping, client: Any) -> None:
         stopping.sent = time.monotonic()  # for the loop, which a signal handler may have interrupted

@@ -84,7 +84,7 @@ def only(jobs: Sequence[Any]) -> Any:
 
 def _left(location: BackendLocation, run: str) -> str:
     name = f"{shlex.quote(run)}{location.options}"
-    return f"run {run} goes on; `tfsteps attach {name}` follows it again, `tfsteps stop {name}` stops it"
+    return f"run {run} was not stopped; `tfsteps attach {name}` follows it again, `tfsteps stop {name}` stops it"
 
 
 def _followed(

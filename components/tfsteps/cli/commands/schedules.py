@@ -174,7 +174,7 @@ def _show(there: Schedules, state: ScheduleState, output: OutputFormat, yes: boo
 
 def _pause(there: Schedules, state: ScheduleState, output: OutputFormat, yes: bool) -> None:  # noqa: ARG001
     there.set_paused(state, paused=True)
-    print(f"{state.kind} {clean(state.name)} paused; runs that exist go on")
+    print(f"{state.kind} {clean(state.name)} paused; runs that exist are not stopped")
 
 
 def _resume(there: Schedules, state: ScheduleState, output: OutputFormat, yes: bool) -> None:  # noqa: ARG001

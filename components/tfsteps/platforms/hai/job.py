@@ -198,7 +198,9 @@ class HaiJob:
             self._host.retry_read(client)
         if self._host.followed().no:
             return Leave(NO)
-        return Leave(self._host.is_taken_away(client, since), "the task continues, and the next attempt adopts it")
+        return Leave(
+            self._host.is_taken_away(client, since), "the task was not stopped, and the next attempt adopts it"
+        )
 
     def begin_stop(self, sentence: str) -> None:  # noqa: ARG002  it says nothing of HAI
         """Take the end of the task for a stop from now on."""

@@ -118,7 +118,9 @@ class Creation:
 
     def left(self, task: Task) -> LaunchError:
         """Return the error for a task that this process did not create, and leaves running after a stop."""
-        why = f"task {task['nb_name']} of an earlier launcher goes on: this one was stopped before it adopted the task"
+        why = (
+            f"task {task['nb_name']} of an earlier launcher was not stopped: this one ended before it adopted the task"
+        )
         return LaunchError(f"{why}; `tfsteps stop {self._run} --on hai` stops it", retryable=True)
 
     def _load_or_create(self) -> Task:

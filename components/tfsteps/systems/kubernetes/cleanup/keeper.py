@@ -73,14 +73,14 @@ def leave_job(
     if not taken_away.yes:
         return Leave(taken_away)
     if followed.yes or pipeline is None:
-        return Leave(YES, "the job continues, and the next attempt adopts it")
+        return Leave(YES, "the job was not stopped, and the next attempt adopts it")
     try:
         kept_for = seconds or _CHANCE_SECONDS
         until = hold_until(api, resource, job, host.owner, kept_for, launcher=host.uid, for_try=not seconds)
     except (ApiError, *MALFORMED) as error:
         refused = isinstance(error, ApiError) and not error.unavailable and since >= SETTLE_SECONDS
         if refused and followed.unknown:  # then a try, or the end of the run, finds it as it is
-            return Leave(YES, f"the job continues: another try of the step may adopt it ({followed.why})")
+            return Leave(YES, f"the job was not stopped: another try of the step may adopt it ({followed.why})")
         message = f"This pod is being evicted, and the job could not be kept for a retry: {error}"
         return Leave(NO if refused else unknown(f"the job could not be kept for a retry: {error}"), message)
     what = "a retry of the run" if followed.no else "another try of the step"
