@@ -26,6 +26,8 @@ from tfsteps.systems.local.process import Command
 from tfsteps.systems.local.supervisor import LocalJob
 
 _NAME_LIMIT = 63
+_VARIABLE_PAGES = 32  # MAX_ARG_STRLEN of Linux: the longest variable of a process, in pages of memory
+_LOWEST_PORT = 1024
 _LOOPBACK = "127.0.0.1,localhost"
 
 
@@ -55,8 +57,8 @@ class LocalSystem:
         return store.next_attempt(run, task)
 
     def spec_problems(self, job: TrainingJob) -> list[Problem]:
-        """Return a problem for each feature that a local run does not support."""
-        return capabilities.spec_problems(job, self.capabilities)
+        """Return a problem for each feature that a local run does not support, or for more replicas than can start."""
+        return capabilities.spec_problems(job, self.capabilities) or _too_many(job)
 
     def warnings(self, job: TrainingJob) -> list[str]:
         """Return a sentence for each reason why fields have no effect on this machine."""
@@ -110,9 +112,7 @@ class LocalSystem:
         replicas = replicas_of(job.roles.items())
         members = [replica for replica in replicas if replica.role != "evaluator"]
         port_of = dict(zip(members, free_ports(len(members)), strict=True))
-        cluster: dict[str, list[str]] = {}
-        for member, port in port_of.items():
-            cluster.setdefault(member.role, []).append(f"127.0.0.1:{port}")
+        cluster = _cluster(port_of)
         roles = job.resolved_roles()
         folder = _code_folder(identity) if job.code else paths.base_dir
         commands = {}
@@ -180,6 +180,27 @@ class LocalSystem:
 
     def give_up(self) -> None:
         """Do nothing: `start` takes no time."""
+
+
+def _cluster(port_of: Mapping[ReplicaName, int]) -> dict[str, list[str]]:
+    """Return the addresses of each role, by index."""
+    cluster: dict[str, list[str]] = {}
+    for member, port in port_of.items():
+        cluster.setdefault(member.role, []).append(f"127.0.0.1:{port}")
+    return cluster
+
+
+def _too_many(job: TrainingJob) -> list[Problem]:
+    """Return a problem if TF_CONFIG, even with the shortest ports, is too long for the environment of a process."""
+    roles = dict(job.roles.items())
+    replicas = [replica for replica in replicas_of(roles.items()) if replica.role != "evaluator"]
+    limit = _VARIABLE_PAGES * os.sysconf("SC_PAGE_SIZE")
+    if not replicas or len(tf_config(_cluster(dict.fromkeys(replicas, _LOWEST_PORT)), replicas[0])) < limit:
+        return []
+    role = max(roles, key=lambda name: roles[name].replicas)
+    wrong = f"are too many for this machine: the TF_CONFIG of {len(replicas)} replicas has more than {limit} bytes"
+    fix = "Linux starts no process with such a variable. Set fewer, or run the job on a cluster: `--on kubernetes`"
+    return [Problem(path=("roles", role, "replicas"), value=str(roles[role].replicas), wrong=wrong, fix=fix)]
 
 
 def _code_folder(identity: Identity) -> pathlib.Path:
