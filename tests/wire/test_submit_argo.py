@@ -348,18 +348,20 @@ def test_a_call_that_does_not_fit_the_template_of_the_cluster_is_refused(store, 
     assert (code, "templateRef.template: teams has no template 'fit'. Allowed: other" in err) == (2, True), err
 
 
-def test_templates_of_both_kinds_with_one_name_are_not_taken_for_each_other(store, calls_teams):
+@pytest.mark.parametrize("workers", [1, 5])
+def test_templates_of_both_kinds_with_one_name_are_not_taken_for_each_other(store, calls_teams, workers):
     body = yaml.safe_load(calls_teams.read_text())
     of_cluster = {"name": "other", "templateRef": {"name": "teams", "template": "other", "clusterScope": True}}
     body["spec"]["templates"] = [{"name": "main", "dag": {"tasks": [*CALL["dag"]["tasks"], of_cluster]}}]
     calls_teams.write_text(yaml.safe_dump(body))
     store.objects["workflowtemplates", "teams"] = yaml.safe_load(TEAMS.format(workers=1))
+    teams = TEAMS.format(workers=workers).replace("fit", "other").replace("kind: Workflow", "kind: ClusterWorkflow")
+    store.objects["clusterworkflowtemplates", "teams"] = yaml.safe_load(teams)
+    limits = {"data": {"settings.yaml": "limits: {replicas: 3}"}, "metadata": {"name": "tfsteps"}}
+    store.objects["configmaps", "tfsteps"] = limits
     code, _, err = tfsteps("submit", calls_teams)
-    assert (code, "ClusterWorkflowTemplate teams are not checked" in err, "workflows" in store.plurals) == (
-        0,
-        True,
-        True,
-    )
+    assert (code, "workflows" in store.plurals) == ((0, True) if workers == 1 else (2, False)), err
+    assert "are not checked" not in err
 
 
 def test_a_template_that_is_not_answered_is_a_warning(store, calls_teams):

@@ -176,7 +176,7 @@ def _name(variable: str, default: str) -> str:
 def _parameters(documents: Sequence[Document]) -> dict[str, str | None]:
     """Return the inputs of the Workflow as text; None = without a value."""
     spec, others = _spec(documents)
-    base = others.get((spec.get("workflowTemplateRef") or {}).get("name", ""), {})
+    base = others.get(launchers.referenced(spec.get("workflowTemplateRef") or {}), {})
     declared = [
         *((base.get("arguments") or {}).get("parameters") or []),
         *((spec.get("arguments") or {}).get("parameters") or []),
@@ -187,22 +187,22 @@ def _parameters(documents: Sequence[Document]) -> dict[str, str | None]:
     }
 
 
-def _spec(documents: Sequence[Document]) -> tuple[_Node, dict[str, _Node]]:
+def _spec(documents: Sequence[Document]) -> tuple[_Node, dict[launchers.TemplateKey, _Node]]:
     """Return the spec of the Workflow, or of the first template if there is none, and the known templates' specs."""
     argos = [document for document in documents if str(document.get("apiVersion", "")).startswith("argoproj.io/")]
-    others = {launchers.NAME: launchers.shipped()}
-    others |= {item["metadata"].get("name", ""): item["spec"] for item in argos if "Template" in item["kind"]}
     chosen = next((item for item in argos if item["kind"] in _WORKFLOWS), argos[0])
     spec: _Node = chosen["spec"]
-    return spec.get("workflowSpec") or spec, others
+    return spec.get("workflowSpec") or spec, launchers.known_templates(argos)
 
 
 def _tasks(documents: Sequence[Document]) -> Iterator[_ContainerTask]:
     spec, others = _spec(documents)
-    reference = (spec.get("workflowTemplateRef") or {}).get("name", "")
-    if reference and reference not in others:
-        raise CommandError(f"WorkflowTemplate {reference} is not in the file; add its manifest to the file")
-    base = others.get(reference, spec)
+    reference = spec.get("workflowTemplateRef")
+    key = launchers.referenced(reference or {})
+    if reference and key not in others:
+        kind = "ClusterWorkflowTemplate" if key[1] else "WorkflowTemplate"
+        raise CommandError(f"{kind} {key[0]} is not in the file; add its manifest to the file")
+    base = others[key] if reference else spec
     templates = call_inputs.by_name(base)
     name = spec.get("entrypoint") or base.get("entrypoint")
     arguments = {parameter: f"{{{{workflow.parameters.{parameter}}}}}" for parameter in _parameters(documents)}
@@ -215,7 +215,7 @@ def _below(
     template: _Node,
     arguments: Mapping[str, str],
     templates: _Templates,
-    others: Mapping[str, _Node],
+    others: Mapping[launchers.TemplateKey, _Node],
     path: str,
     *,
     outer: tuple[int, ...] = (),
@@ -230,7 +230,7 @@ def _below(
         for call in template_rules.calls(template):
             node = call.node
             known = (
-                call_inputs.by_name(others.get(node["templateRef"]["name"], {}))
+                call_inputs.by_name(others.get(launchers.referenced(node["templateRef"]), {}))
                 if node.get("templateRef")
                 else templates
             )

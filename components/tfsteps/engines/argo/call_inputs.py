@@ -138,7 +138,7 @@ def _type_mismatch(
 
 def chain_messages(
     spec: _Node,
-    others: Mapping[str, _Node],
+    others: Mapping[launchers.TemplateKey, _Node],
     starts: tuple[str, ...],
     parameters: Mapping[str, str] | None,
     *,
@@ -152,7 +152,7 @@ def chain_messages(
 
     Args:
         spec: The Workflow's spec.
-        others: The specs of the known WorkflowTemplates, by name.
+        others: The specs of the known templates of other manifests.
         starts: The fields of the spec that name the templates to run.
         parameters: The Workflow's arguments as text, by name; None = any values. An empty one is not known.
         complete: Whether an empty input stays empty; otherwise it may be set later.
@@ -191,7 +191,7 @@ def _resolved(node: Any, parameters: Mapping[str, str]) -> Any:
 class _Chains:
     """The calls of a Workflow, from its entry points."""
 
-    def __init__(self, others: Mapping[str, _Node], *, complete: bool) -> None:
+    def __init__(self, others: Mapping[launchers.TemplateKey, _Node], *, complete: bool) -> None:
         self._others = others
         self._complete = complete
         self._seen: set[tuple[int, tuple[tuple[str, str], ...]]] = set()
@@ -222,7 +222,7 @@ class _Chains:
     ) -> Iterator[tuple[_Path, str]]:
         """Check the inputs of a tfsteps step in a call, or follow the call."""
         if ref := node.get("templateRef"):
-            templates = by_name(self._others.get(ref.get("name", ""), {}))
+            templates = by_name(self._others.get(launchers.referenced(ref), {}))
         target = node.get("inline") or templates.get((ref or node).get("template"))
         if not target or _PARAMETER.search(node.get(_WHEN) or ""):  # whether it runs may depend on the same values
             return

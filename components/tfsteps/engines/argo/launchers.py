@@ -3,7 +3,7 @@
 import functools
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tfsteps.engines.argo import ARGUMENT
@@ -21,6 +21,24 @@ _ALWAYS = "Always"
 _INPUT = re.compile(r"\{\{\s*inputs\.parameters\.([^\s{}]+)\s*\}\}")
 
 _Node = Mapping[str, Any]
+
+TemplateKey = tuple[str, bool]
+"""Name of a manifest with templates, and whether it is a ClusterWorkflowTemplate: both kinds may have one name."""
+
+
+def referenced(reference: _Node) -> TemplateKey:
+    """Return the key of the manifest that a `templateRef` or `workflowTemplateRef` names."""
+    return str(reference.get("name") or ""), reference.get("clusterScope") is True
+
+
+def known_templates(manifests: Iterable[_Node]) -> dict[TemplateKey, _Node]:
+    """Return the specs of the manifests with templates among `manifests`, and of the shipped ones."""
+    templates = {(NAME, of_cluster): shipped() for of_cluster in (False, True)}
+    for item in manifests:
+        if "Template" in item["kind"]:
+            key = str(item["metadata"].get("name") or ""), item["kind"].startswith("Cluster")
+            templates[key] = item["spec"]
+    return templates
 
 
 # --- the shipped templates

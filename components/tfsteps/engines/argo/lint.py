@@ -88,7 +88,7 @@ def cautions(compiled: str) -> list[str]:
     return [f"{_name(manifest)}: {sentence}" for manifest in argos for sentence in _cautions(manifest, others)]
 
 
-def _cautions(manifest: _Node, others: Mapping[str, _Node]) -> Iterator[str]:
+def _cautions(manifest: _Node, others: Mapping[launchers.TemplateKey, _Node]) -> Iterator[str]:
     if not _is_known(manifest):
         yield "this kind is not checked"
     elif _is_shaped(manifest):
@@ -144,14 +144,12 @@ def _is_shaped(manifest: _Node) -> bool:
     return manifest.get("kind") in kinds() and not any(violations(manifest))
 
 
-def _others(checked: list[Any]) -> dict[str, _Node]:
-    """Return the specs of the known WorkflowTemplates, by name: the shipped one, and those in the same file."""
-    templates = [manifest for manifest in checked if "Template" in str(manifest.get("kind")) and _is_shaped(manifest)]
-    named = {template["metadata"].get("name", ""): template["spec"] for template in templates}
-    return {launchers.NAME: launchers.shipped(), **named}
+def _others(checked: list[Any]) -> dict[launchers.TemplateKey, _Node]:
+    """Return the specs of the known templates: the shipped ones, and those in the same file."""
+    return launchers.known_templates(filter(_is_shaped, checked))
 
 
-def _workflow(manifest: _Node, others: Mapping[str, _Node]) -> Workflow:
+def _workflow(manifest: _Node, others: Mapping[launchers.TemplateKey, _Node]) -> Workflow:
     kind, spec = manifest["kind"], manifest["spec"]
     spec = spec["workflowSpec"] if kind == "CronWorkflow" else spec
     return Workflow(spec, template="Template" in kind, others=others)
@@ -166,7 +164,7 @@ def _name(manifest: _Node) -> str:
     return f"{manifest.get('kind', 'no kind')} {meta.get('name') or meta.get('generateName') or 'without a name'}"
 
 
-def _manifest(manifest: _Node, others: Mapping[str, _Node]) -> Iterator[str]:
+def _manifest(manifest: _Node, others: Mapping[launchers.TemplateKey, _Node]) -> Iterator[str]:
     kind = manifest.get("kind")
     if kind not in kinds():
         yield f"kind: {shown(kind)} is not one of {', '.join(kinds())}"

@@ -27,19 +27,19 @@ _Node = Mapping[str, Any]
 class Workflow:
     """The spec of a Workflow or of a WorkflowTemplate."""
 
-    def __init__(self, spec: _Node, *, template: bool, others: Mapping[str, _Node]) -> None:
+    def __init__(self, spec: _Node, *, template: bool, others: Mapping[launchers.TemplateKey, _Node]) -> None:
         """Keep the spec.
 
         Args:
             spec: The spec; its values have the types of the schema.
             template: Whether it is a template's: then arguments may have no value, and further arguments are allowed.
-            others: The specs of the known WorkflowTemplates, by name.
+            others: The specs of the known templates of other manifests.
         """
         self._spec = spec
         self._is_template = template
         self._others = others
         self._template_ref = spec.get("workflowTemplateRef") or {}
-        base = others.get(self._template_ref.get("name", "")) if self._template_ref else spec
+        base = others.get(launchers.referenced(self._template_ref)) if self._template_ref else spec
         self._base_unknown = base is None
         self._base = {**(base or {}), **{field: spec[field] for field in _STARTS if spec.get(field)}}
         self._templates = call_inputs.by_name(base or {})
@@ -235,7 +235,7 @@ class Workflow:
     def _known(self, node: _Node) -> Mapping[Any, _Node]:
         """Return the templates that a call can refer to; empty = they are not known."""
         ref = node.get("templateRef")
-        return call_inputs.by_name(self._others.get(ref.get("name", ""), {})) if ref else self._templates
+        return call_inputs.by_name(self._others.get(launchers.referenced(ref), {})) if ref else self._templates
 
     def _target(self, node: _Node) -> _Node | None:
         return self._known(node).get((node.get("templateRef") or node).get("template"))

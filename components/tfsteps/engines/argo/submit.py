@@ -105,20 +105,14 @@ def _with_templates(compiled: Compiled, api: Api, namespace: str, manifest: Mapp
         LintError: The pipeline and the templates do not fit, or a template has a job that a launcher would refuse.
     """
     templates = [document for document in compiled.documents if document.get("kind") in _TEMPLATES]
-    scopes = {str(item["metadata"].get("name")): {item["kind"] == _CLUSTER_TEMPLATES.kind} for item in templates}
+    seen = {(str(item["metadata"].get("name")), item["kind"] == _CLUSTER_TEMPLATES.kind) for item in templates}
     added: list[dict[str, Any]] = []
     for document in (walked := [manifest, *templates]):
         for reference in _template_references(document["spec"]):
-            name, of_cluster = str(reference.get("name", "")), reference.get("clusterScope") is True
-            seen = scopes.setdefault(name, set())
-            if name == launchers.NAME or "{{" in name or of_cluster in seen:
+            name, of_cluster = key = launchers.referenced(reference)
+            if name == launchers.NAME or "{{" in name or key in seen:
                 continue
-            seen.add(of_cluster)
-            if len(seen) > 1:  # the checks know templates by name alone
-                both = f"WorkflowTemplate {name} and ClusterWorkflowTemplate {name}"
-                warn(f"the jobs of {both} are not checked, only by their launchers: they have the same name")
-                added = [item for item in added if item["metadata"]["name"] != name]
-                continue
+            seen.add(key)
             kind = _CLUSTER_TEMPLATES if of_cluster else _NAMESPACED_TEMPLATES
             try:
                 item = api.get(kind, "" if of_cluster else namespace, name)

@@ -410,6 +410,24 @@ def test_several_manifests():
     assert len(lint_messages(f"{GOOD}---\n{CRON}---\n{changed(('entrypoint',), 'x')}")) == 1
 
 
+def test_templates_of_both_kinds_may_have_one_name():
+    template = "apiVersion: argoproj.io/v1alpha1\nkind: {kind}\nmetadata: {{name: both}}\nspec: {{templates: [{spec}]}}"
+    container = "container: {image: x:1}"
+    manifests = [
+        template.format(kind="WorkflowTemplate", spec=f"{{name: mine, {container}}}"),
+        template.format(kind="ClusterWorkflowTemplate", spec=f"{{name: all, {container}}}"),
+    ]
+    for mine, of_all in (("mine", "all"), ("all", "mine")):
+        steps = [
+            {"name": "one", "templateRef": {"name": "both", "template": mine}},
+            {"name": "two", "templateRef": {"name": "both", "template": of_all, "clusterScope": True}},
+        ]
+        calls = changed(("templates", 2, "steps"), [[step] for step in steps])
+        messages = lint_messages("\n---\n".join([*manifests, calls]))
+        assert len(messages) == (0 if mine == "mine" else 2), messages
+        assert all("templateRef.template: both has no template" in message for message in messages)
+
+
 def test_a_cluster_template_is_in_no_namespace():
     text = LAUNCHER.replace("kind: WorkflowTemplate", "kind: ClusterWorkflowTemplate").replace(
         "mine}", "m, namespace: n}"
