@@ -18,6 +18,9 @@ from tests.unit.cli.jobs_on_cluster import write_kubeconfig
 from tests.unit.systems.kubernetes.objects import tfjob
 from tests.wire.scripted import Answer, refusal, serve
 from tfsteps import spec
+from tfsteps.backends.find import Selection
+from tfsteps.backends.open import located
+from tfsteps.cli.commands import rerun
 from tfsteps.kube import access, client
 from tfsteps.launcher.lifecycle import launch
 from tfsteps.runs import store
@@ -530,6 +533,25 @@ def test_a_rerun_says_that_the_namespace_of_the_launch_is_not_recorded(launched_
     code, _, error = tfsteps("rerun", "r")
     assert (code, "the namespace that the job was launched from is not recorded" in error) == (2, True)
     assert len(launched_elsewhere.jobs) == 1
+
+
+@pytest.mark.usefixtures("launched_elsewhere")
+def test_a_rerun_of_a_job_found_on_its_cluster_has_the_settings_of_its_home():
+    selection = Selection("r")
+    status, _ = rerun.recorded(selection, located(selection, "kubernetes", "far", "there"))
+    assert rerun._launched_from(status, "far") == ("test", "vision")
+
+
+def test_a_rerun_without_a_record_says_that_the_home_of_the_job_is_not_known(launched_elsewhere, tmp_path, monkeypatch):
+    far = launched_elsewhere
+    monkeypatch.setenv("TFSTEPS_HOME", str(tmp_path / "nothing"))
+    config = yaml.safe_load((tmp_path / "kubeconfig").read_text())
+    with serve(far) as server:
+        config["clusters"].append({"name": "direct", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}})
+        config["contexts"].append({"name": "direct", "context": {"cluster": "direct", "namespace": "there"}})
+        (tmp_path / "kubeconfig").write_text(yaml.safe_dump(config))
+        _, _, error = tfsteps("rerun", "r", "--on", "kubernetes", "--context", "direct", "--dry-run")
+    assert "warning: the job was launched from namespace vision of another cluster" in error
 
 
 class Lines:

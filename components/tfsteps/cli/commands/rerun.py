@@ -143,13 +143,29 @@ def recorded(selection: Selection, location: BackendLocation) -> tuple[Status, s
         job = only(selection.of(backend.find(selection.run)))
         status: Status = job.status
         text, record = backend.recorded(job), backend.record(job)
-    status.base_dir = record.status.base_dir if record else status.base_dir
+    if record:  # it has what the objects of a cluster do not
+        known = record.status
+        status.base_dir, status.context, status.cluster = known.base_dir, known.context, known.cluster
+        status.home_namespace = known.home_namespace
+    elif namespace := _home_namespace(job):
+        where = f"namespace {namespace} of another cluster, which is not recorded here"
+        warn(f"the job was launched from {where}: it runs again by the settings of the cluster that this command uses")
     if not text:
         raise _unknown(status, location)
     try:
         return status, msgspec.json.decode(text, type=spec.TrainingJob)
     except NOT_READABLE as error:
         raise CommandError(f"run {status.identity.run}: its recorded job cannot be read: {error}") from error
+
+
+def _home_namespace(job: Any) -> str:
+    """Return the namespace that a job object was launched from, if that is on another cluster; else empty."""
+    if (item := getattr(job, "item", None)) is None:  # no object of a cluster
+        return ""
+    from tfsteps.systems.kubernetes.cleanup.retention import home_of  # noqa: PLC0415  commands start faster without it
+
+    home = home_of(item)
+    return home.namespace if home else ""
 
 
 def _unknown(status: Status, location: BackendLocation) -> CommandError:
