@@ -150,7 +150,8 @@ def test_a_running_run_is_refused_and_adopted_with_the_option(left):
     for home in ("here", "elsewhere"):
         code, _, err = left.run(*again, home=home)
         assert code == 2
-        assert "task case is running already; `tfsteps stop r1 --task case --on hai` stops it" in err
+        assert "task case has a job already, which is " in err
+        assert "; `tfsteps stop r1 --task case --on hai` stops it" in err
         assert "--adopt goes on with it" in err
     assert len(left.environment.tasks()) == 1
     adopted = left.start(*again, "--adopt", home="elsewhere")

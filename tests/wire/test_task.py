@@ -159,11 +159,11 @@ def test_clear_without_a_terminal_names_the_command_of_the_task(there):
 
 def test_a_job_on_each_system_is_replaced_only_if_asked(there):
     for kind in registry.kinds():
-        for status, why in [({}, "is running already;"), ({"phase": 7, "conditions": "x"}, "is not known: ")]:
+        for status, why in [({}, "has a job already, which is "), ({"phase": 7, "conditions": "x"}, "is not known: ")]:
             there.hold(kind, status)
             output = task("run", *ON[:2], "--system", kind.name, "-p", "prepare.file=/d", code=2)
             assert "--replace" in output, (kind.name, output)
-            assert why in output or (status and "is running already;" in output), (kind.name, output)
+            assert why in output or (status and "has a job already, which is " in output), (kind.name, output)
     assert not there.created
 
 

@@ -14,12 +14,13 @@ from tfsteps.backends.find import LATEST
 from tfsteps.backends.open import open_backend
 from tfsteps.backends.records import record_of
 from tfsteps.console.errors import CommandError
-from tfsteps.console.messages import say
+from tfsteps.console.messages import say, warn
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.launcher.lifecycle import launch
 from tfsteps.launcher.recorder import Observer
 from tfsteps.runs import code_archive, store
 from tfsteps.runs.code_archive import CodeError
+from tfsteps.runs.events import State
 from tfsteps.runs.identity import Identity, name_problem, new_run_id
 from tfsteps.runs.location import Location
 from tfsteps.runs.output_paths import OutputPaths
@@ -184,7 +185,7 @@ def _next_attempt(
     With `adopt` that is a job that runs, or whose end has not been reported here: a new attempt would train again.
     """
     if not replace and any(earlier.alive().yes for earlier in store.attempts(run, task)):
-        raise _running_already(run, task, "", replace)
+        raise _not_ended(run, task, "is running already", "", replace)
     number = store.next_attempt(run, task)
     with _backend(location, system) as backend:
         jobs = [job.status for job in backend.jobs(run) if job.status.identity.task == task]
@@ -200,11 +201,16 @@ def _next_attempt(
         if adopt and running[-1].system != system.name:
             other, named = running[-1].system, system.name
             raise CommandError(f"run {run}: task {task} runs on {other}, not on {named}; --system {other} adopts it")
-        if adopt:
-            return running[-1].identity.attempt
         other_cluster = system.cluster.name if isinstance(system, OnCluster) else ""
         there = msgspec.structs.replace(location, context=other_cluster or location.context)
-        raise _running_already(run, task, there.options, replace)
+        state = running[-1].state
+        if adopt:
+            if state is State.SUSPENDED:
+                warn(
+                    f"task {task} is suspended; `tfsteps resume {run} --task {task}{there.options}` starts its replicas"
+                )
+            return running[-1].identity.attempt
+        raise _not_ended(run, task, f"has a job already, which is {state}", there.options, replace)
     if adopt and earlier and (newest := earlier[-1]).identity.attempt + 1 >= number and not _reported(newest):
         return newest.identity.attempt
     return max([number, *(status.identity.attempt + 1 for status in earlier)])
@@ -223,12 +229,12 @@ def _reported(ended: Status) -> bool:
     return record is not None and record.status.state.terminal and not may_continue(record.status)
 
 
-def _running_already(run: str, task: str, options: str, replace: bool | None) -> CommandError:
+def _not_ended(run: str, task: str, why: str, options: str, replace: bool | None) -> CommandError:
     stop = f"`tfsteps stop {run} --task {task}{options}` stops it"
     adopt = "; if its launcher is gone, --adopt goes on with it" if options else ""
     beside = f"another --task runs beside it{adopt}"
     instead = beside if replace is None else "--replace stops and removes it first"
-    return CommandError(f"run {run}: task {task} is running already; {stop}, {instead}")
+    return CommandError(f"run {run}: task {task} {why}; {stop}, {instead}")
 
 
 def launch_plan(plan: Plan, observers: Sequence[Observer], tensorboard_url: str = "") -> Status:

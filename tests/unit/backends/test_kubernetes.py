@@ -566,8 +566,20 @@ def test_a_dry_run_needs_no_cluster(job, home, tmp_path, monkeypatch, where):
 
 def test_a_task_that_goes_on_somewhere_is_not_started_beside_itself(server, job):
     err = refused("run", job, "--run-id", "busy", "--system", "kubeflow", *K)
-    assert "task mnist is running already; `tfsteps stop busy --task mnist --on kubernetes` stops it" in err
+    assert (
+        "task mnist has a job already, which is running; `tfsteps stop busy --task mnist --on kubernetes` stops it"
+        in err
+    )
     assert "--adopt goes on with it" in err
+
+
+def test_a_suspended_job_is_no_running_one_and_who_adopts_it_is_told(server, job):
+    suspended = tfjob("busy", ("Suspended", "True", 42), created=40)
+    server.there.jobs[:] = [suspended]
+    command = ("run", job, "--run-id", "busy", "--system", "kubeflow", *K)
+    assert "task mnist has a job already, which is suspended; " in refused(*command)
+    _, _, err = tfsteps(*command, "--adopt")
+    assert "warning: task mnist is suspended; `tfsteps resume busy --task mnist --on kubernetes` starts" in err
 
 
 @pytest.mark.parametrize("where", [("--run-id", "r1"), K])
