@@ -36,14 +36,14 @@ class Environment:
     Attributes:
         cluster: Where it is.
         namespace: Its name.
-        account: The ServiceAccount of Workflows.
+        service_account: The ServiceAccount of Workflows.
         image: The launcher's.
         flows: Metadata of the Workflows that were submitted, by name.
     """
 
     cluster: Cluster
     namespace: str
-    account: str
+    service_account: str
     image: str
     flows: dict = field(default_factory=dict)
 
@@ -53,7 +53,7 @@ class Environment:
 
     def workflow(self, name, **settings):
         """Return a Workflow whose entrypoint is `main`, to be filled."""
-        return Workflow(name=name, entrypoint="main", service_account_name=self.account, **settings)
+        return Workflow(name=name, entrypoint="main", service_account_name=self.service_account, **settings)
 
     def one(self, name, script="", *, on_exit=True, settings=None, inputs=None, **workflow):
         """Return a Workflow of one train step and a finalizer; `inputs` in place of those of `script`."""

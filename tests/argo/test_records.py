@@ -29,7 +29,7 @@ def recorded(environment, tmp_path_factory):
     with served_bucket("runs") as (bucket, endpoint):
         overlay = tmp_path_factory.mktemp("overlay")
         place = {RECORDS: ADDRESS, "AWS_ENDPOINT_URL": f"http://{endpoint}", "AWS_REGION": VARIABLES["AWS_REGION"]}
-        account = {"kind": "ServiceAccount", "name": environment.account, "namespace": environment.namespace}
+        account = {"kind": "ServiceAccount", "name": environment.service_account, "namespace": environment.namespace}
         patches = [
             {"target": {"kind": "ConfigMap"}, "patch": json.dumps([{"op": "add", "path": "/data", "value": place}])},
             {

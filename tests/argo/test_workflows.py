@@ -76,7 +76,7 @@ def by_reference(environment):
         "apiVersion": WORKFLOWS.api,
         "kind": WORKFLOWS.kind,
         "metadata": {"name": "by-reference"},
-        "spec": {"entrypoint": "main", "serviceAccountName": environment.account, "templates": templates},
+        "spec": {"entrypoint": "main", "serviceAccountName": environment.service_account, "templates": templates},
     }
     assert lint_messages(json.dumps(item)) == []
     environment.flows["by-reference"] = environment.create(WORKFLOWS, item)["metadata"]
@@ -109,7 +109,7 @@ def imported(environment):
     assert lint_messages(pipeline.text) == []
     item = yaml.safe_load(pipeline.text)
     item["metadata"] = {"name": "imported"}
-    item["spec"]["serviceAccountName"] = environment.account
+    item["spec"]["serviceAccountName"] = environment.service_account
     environment.flows["imported"] = environment.create(WORKFLOWS, item)["metadata"]
 
 
@@ -138,7 +138,7 @@ def in_cube_studio(environment):
         "apiVersion": WORKFLOWS.api,
         "kind": WORKFLOWS.kind,
         "metadata": {"name": "in-cube-studio"},
-        "spec": {"entrypoint": "digits", "serviceAccountName": environment.account, "templates": [dag, task]},
+        "spec": {"entrypoint": "digits", "serviceAccountName": environment.service_account, "templates": [dag, task]},
     }
     environment.flows["in-cube-studio"] = environment.create(WORKFLOWS, item)["metadata"]
 
@@ -157,7 +157,7 @@ def of_template(environment, cluster_name):
 def flows(environment):
     """Submit all Workflows, which run side by side."""
     name = f"tfsteps-{new_run_id()}"
-    settings = {"image": environment.image, "service_account_name": environment.account}
+    settings = {"image": environment.image, "service_account_name": environment.service_account}
     environment.create(TEMPLATES, workflow_template(**settings).to_dict())
     environment.cluster.api.create(
         CLUSTER_TEMPLATES, "", workflow_template(cluster=True, name=name, **settings).to_dict()

@@ -89,14 +89,14 @@ class Stage:
         server = urllib.parse.urlsplit(self.cluster.api.access.server)
         env = {"KUBERNETES_SERVICE_HOST": server.hostname, "KUBERNETES_SERVICE_PORT": str(server.port or 443)}
         program = [sys.executable, "-m", "tests.preflight.recorded", "tfsteps.janitor.__main__"]
-        command = [*program, self.account, self.record, *arguments]
+        command = [*program, self.account_folder, self.record, *arguments]
         done = subprocess.run(
             command, cwd=ROOT, env={**os.environ, **env}, capture_output=True, text=True, check=False, timeout=60
         )
         return done.returncode, done.stdout + done.stderr
 
     @property
-    def account(self):
+    def account_folder(self):
         """The folder of the ServiceAccount's files."""
         return self.folder / "account"
 
@@ -126,12 +126,12 @@ def stage_of(cluster, folder, overlay="namespace"):  # noqa: F811
     with namespace_of(cluster) as namespace:
         stage = Stage(cluster, namespace, folder)
         cluster.kubectl("apply", "-f", "-", stdin=manifests(cluster.kubectl, namespace, overlay)[0])
-        stage.account.mkdir()
+        stage.account_folder.mkdir()
         config = json.loads(cluster.kubectl("config", "view", "--raw", "--minify", "--flatten", "-o", "json"))
         certificate = config["clusters"][0]["cluster"]["certificate-authority-data"]
-        (stage.account / "ca.crt").write_bytes(base64.b64decode(certificate))
-        (stage.account / "namespace").write_text(namespace)
-        (stage.account / "token").write_text(cluster.kubectl("create", "token", ACCOUNT, "-n", namespace))
+        (stage.account_folder / "ca.crt").write_bytes(base64.b64decode(certificate))
+        (stage.account_folder / "namespace").write_text(namespace)
+        (stage.account_folder / "token").write_text(cluster.kubectl("create", "token", ACCOUNT, "-n", namespace))
         yield stage
 
 

@@ -15,7 +15,7 @@ AUTO = "auto"
 
 def on_of(location: str) -> str:
     """Return the value of `--on` for jobs that live at a location: LOCAL also for those that only records lead to."""
-    return location if registry.is_place(location) else Location.LOCAL
+    return location if registry.is_backend_location(location) else Location.LOCAL
 
 
 class BackendLocation(msgspec.Struct, frozen=True):

@@ -19,14 +19,14 @@ class CheckedOn(enum.StrEnum):
 
 def _place(text: str) -> str:
     """Return what `--on` takes as it is. BadParameter, with all that is known, for anything else."""
-    if registry.is_place(text):
+    if registry.is_backend_location(text):
         return text
-    raise typer.BadParameter(f"{text!r} is not one of {', '.join(map(repr, map(str, registry.places())))}")
+    raise typer.BadParameter(f"{text!r} is not one of {', '.join(map(repr, map(str, registry.backend_locations())))}")
 
 
 def _complete_place(incomplete: str) -> list[str]:
     try:
-        return [name for name in registry.places() if name.startswith(incomplete)]
+        return [name for name in registry.backend_locations() if name.startswith(incomplete)]
     except LaunchError:  # of a package that cannot be loaded
         return []
 
@@ -35,7 +35,7 @@ def on_option(help: str, show_default: str | bool = True) -> Any:  # noqa: A002 
     """Return the option `--on`: this machine, a cluster, or a platform. The help names those of this package alone."""
     return typer.Option(
         "--on",
-        metavar=f"<{'|'.join(registry.OWN_PLACES)}>",
+        metavar=f"<{'|'.join(registry.OWN_BACKEND_LOCATIONS)}>",
         parser=_place,
         autocompletion=_complete_place,
         help=help,

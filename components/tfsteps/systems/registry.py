@@ -45,7 +45,7 @@ NAMES = tuple(_BUILT_IN)
 
 _LOCATIONS = frozenset(location.value for location in Location)
 
-OWN_PLACES = (
+OWN_BACKEND_LOCATIONS = (
     Location.LOCAL.value,
     Location.KUBERNETES.value,
     *(name for name, entry in _BUILT_IN.items() if entry.has_platform),
@@ -109,21 +109,21 @@ def location(name: str) -> str:
     return name if declared.platform else declared.system().location  # a platform may not be configured here
 
 
-def places() -> list[str]:
+def backend_locations() -> list[str]:
     """Return what `--on` takes: this machine, clusters, and the platforms by the names of their systems.
 
     Raises:
         LaunchError: As `plugins`.
     """
     outside = [name for name, declared in _outside().items() if declared.platform]
-    return [*OWN_PLACES, *outside]
+    return [*OWN_BACKEND_LOCATIONS, *outside]
 
 
-def is_place(name: str) -> bool:
-    """Return whether `places` has a name. Only a name that this package does not know loads plugins."""
-    if name in OWN_PLACES:
+def is_backend_location(name: str) -> bool:
+    """Return whether `backend_locations` has a name. Only a name that this package does not know loads plugins."""
+    if name in OWN_BACKEND_LOCATIONS:
         return True
-    return not (name in NAMES or name in _LOCATIONS) and name in places()
+    return not (name in NAMES or name in _LOCATIONS) and name in backend_locations()
 
 
 def platform(name: str) -> Platform:

@@ -67,14 +67,14 @@ def test_it_finds_them(source):
 def test_the_table_of_places_is_what_the_plugins_declare(monkeypatch):
     monkeypatch.setenv("MARSV2_SERVER", "http://hai.example")
     platforms = [name for name in registry.NAMES if registry.plugin(name).platform]
-    assert [*registry.OWN_PLACES] == ["local", "kubernetes", *platforms]
+    assert [*registry.OWN_BACKEND_LOCATIONS] == ["local", "kubernetes", *platforms]
     assert [registry.plugin(name).system().location for name in platforms] == platforms
 
 
 def test_a_place_is_known_without_its_package():
     code = (
-        "import sys; from tfsteps.systems import registry; assert registry.is_place('hai');"
-        "assert not registry.is_place('t9k'); sys.exit(any('platforms' in name for name in sys.modules))"
+        "import sys; from tfsteps.systems import registry; assert registry.is_backend_location('hai');"
+        "assert not registry.is_backend_location('t9k'); sys.exit(any('platforms' in name for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
