@@ -1,5 +1,6 @@
 """A job that one process creates and another one follows: the requests of each to the API server."""
 
+import io
 import os
 import pathlib
 import signal
@@ -7,11 +8,12 @@ import time
 
 import pytest
 
-from tests.unit.systems.kubernetes.objects import tfjob
+from tests.unit.systems.kubernetes.objects import pod, tfjob
 from tests.wire.scripted import Answer, refusal, serve
 from tfsteps import spec
 from tfsteps.kube import access
 from tfsteps.launcher.lifecycle import begin, resume
+from tfsteps.launcher.printer import Printer
 from tfsteps.platforms.hai import job_system as hai
 from tfsteps.platforms.hai.client import Client
 from tfsteps.runs.events import State
@@ -131,3 +133,20 @@ def test_the_last_note_of_a_step_is_not_waited_for_long(answer, where, monkeypat
             on.note(JOB, "job", "u1", JobNote.REPORTED)
         server.hanging.set()
     assert time.monotonic() - began < 5
+
+
+def test_the_end_is_printed_before_the_pods_are_removed(talk):
+    out, printed = io.StringIO(), []
+    others = api_server([tfjob("Succeeded")])
+
+    def script(asked):
+        if asked.path.endswith("/log"):
+            return Answer(body=b"")
+        if asked.method == "DELETE":
+            printed.append(out.getvalue())
+        pods = asked.path.endswith("/pods") and "watch" not in asked.query
+        return listed(pod("succeeded")) if pods else others(asked)
+
+    talk(script, lambda system: resume(JOB, launched(), system, observers=[Printer(out)]))
+    assert printed == ["t: pending\nt: succeeded\n"]
+    assert out.getvalue() == printed[0], "and not again"

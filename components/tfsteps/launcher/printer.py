@@ -29,16 +29,19 @@ class Printer:
     def changed(self, status: Status) -> None:
         """Print the job's state if it changed, and the address of a TensorBoard that was started meanwhile.
 
-        The end of the job is not printed: who launches or follows it says that in a sentence of its own.
+        Who launches or follows a job prints its end and the reason in a sentence of its own, after the clean-up. The
+        clean-up may take long for many pods, or while the API server is down, so the end is printed here, too. It is
+        not if there is nothing to wait for: on this machine, and for a job of which no other state was printed.
         """
         title = self._title or status.identity.task
         if self._tensorboard is not None and status.tensorboard_url not in ("", self._tensorboard):
             self.say(f"{title}: TensorBoard at {status.tensorboard_url}")
         self._tensorboard = status.tensorboard_url
-        now = (status.state, status.message)
-        if now != self._state and not status.state.terminal:
+        ended = status.state.terminal
+        now = (status.state, "" if ended else status.message)
+        if now != self._state and not (ended and (self._state is None or status.on_this_machine)):
             self._state = now
-            self.say(f"{title}: {status.state}" + (f": {terminal.escaped(status.message)}" if status.message else ""))
+            self.say(f"{title}: {status.state}" + (f": {terminal.escaped(now[1])}" if now[1] else ""))
 
     def lines(self, lines: LogLines) -> None:
         """Print log lines; bytes that are not UTF-8 as hexadecimal escapes, on a terminal control characters too."""

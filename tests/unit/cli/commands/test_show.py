@@ -65,10 +65,10 @@ def test_escape_sequences_of_a_job_do_not_reach_the_terminal():
 
 
 def test_follow_ends_with_the_job(monkeypatch):
-    attempt, lock = saved(hold=True)
+    attempt, lock = saved(hold=True, system="local")
 
     def end(_seconds):
-        attempt.write(status(state=State.SUCCEEDED))
+        attempt.write(status(state=State.SUCCEEDED, system="local"))
         lock.close()
 
     monkeypatch.setattr(
