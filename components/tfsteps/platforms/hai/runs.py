@@ -181,7 +181,8 @@ def stop_task(client: Client, task: Task) -> None:
 def _status(task: Task, plan: TaskPlan, now: float) -> Status:
     """Return the status of a task from the list of tasks; its ranks' logs have more details."""
     current, env = verdict(task), plan.env
-    if current.state is State.RUNNING:  # that programs run is only in the logs, which may have many megabytes
+    if task.get("worker_status") == "running" and current.state is State.RUNNING:
+        # that programs run is only in the logs, which may have many megabytes
         current = msgspec.structs.replace(current, reason="PodsRunning", message=_PODS_RUN)
     replicas = [ReplicaStatus(role=replica.role, index=replica.index) for replica in plan.replicas]
     for pod in task.get("_pods_") or []:

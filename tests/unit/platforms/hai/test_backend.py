@@ -38,7 +38,12 @@ def test_the_launcher_of_a_task_is_the_one_that_this_machine_records():
 
 
 @pytest.mark.parametrize(
-    ("worker", "expected"), [("running", ("running", "PodsRunning")), ("building", ("pending", ""))]
+    ("worker", "expected"),
+    [
+        ("running", ("running", "PodsRunning")),
+        ("succeeded_terminating", ("running", "")),
+        ("building", ("pending", "")),
+    ],
 )
 def test_a_list_reads_no_logs_and_says_that_only_the_pods_are_known_to_run(worker, expected):
     plan = shlex.quote(json.dumps({"roles": {"worker": {"replicas": 1}}, "env": {}}))
