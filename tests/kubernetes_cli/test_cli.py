@@ -132,7 +132,8 @@ def test_a_running_job_is_seen_followed_and_stopped_from_another_machine(termina
             assert logs.returncode == 0
         output, _ = launcher.communicate(timeout=60)
         assert launcher.returncode == ExitCode.CANCELLED
-    assert re.fullmatch(r"(stopping quick: waiting for worker-0\n)?quick cancelled after \S+\n", stopped.stdout)
+    end = r"quick cancelled after \S+: the job was deleted\n"
+    assert re.fullmatch(rf"(stopping quick: waiting for worker-0\n)?{end}", stopped.stdout)
     assert "`tfsteps stop` ended it" in output
     assert out
     for expected in (
