@@ -156,13 +156,14 @@ class _RunningJob:
         self.spawn(replicas_of(self.job.roles.items()))
         for watch in (self._tick, self._watch_starts, self._watch_memory):
             self.timers.enter(0, 0, watch)
-        while not isinstance(outcome := self.phase, JobChanged) or self.running or self.queue:
+        while True:
             while self.queue:
                 yield self.queue.popleft()
+            if isinstance(outcome := self.phase, JobChanged) and not self.running:
+                return outcome
             wait = self.timers.run(blocking=False)
             for key, _ in self.selector.select(0 if self.queue else wait):
                 key.data()
-        return outcome
 
     def stop(self, requests: int, *, by_deadline: bool) -> None:
         """End the processes: after a deadline they print their stacks first; more requests than one kill."""
