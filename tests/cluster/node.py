@@ -158,8 +158,8 @@ def components(programs: Mapping[str, Path]) -> list[Component]:
 def _unused_controllers() -> list[str]:
     """Return the controllers that only cost time here, each with the `-` that leaves it out.
 
-    The proxy, the DNS server and the newest API server read EndpointSlices. An older API server forwards requests to
-    those alone whom Endpoints name.
+    The proxy, the DNS server and the newest API server read EndpointSlices. An older API server forwards requests
+    only to the pods that Endpoints name.
     """
     newest = platforms.started() == platforms.DEFAULT
     return ["-endpointslice-mirroring-controller", *(["-endpoints-controller"] if newest else [])]
