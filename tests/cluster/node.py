@@ -147,6 +147,9 @@ def components(programs: Mapping[str, Path]) -> list[Component]:
                 f"--node-ip={NODE_IP}",
                 f"--root-dir={_KUBELET_ROOT}",
                 f"--cert-dir={_KUBELET_ROOT}/pki",
+                # Once a minute, the kubelet counts a container that is being started as an ended one. With the default
+                # of 1 it then deletes the log of the incarnation before: a restart at that moment loses it.
+                "--maximum-dead-containers-per-container=2",
             ],
             lambda: _node_ready(programs["kubectl"]),
         ),
