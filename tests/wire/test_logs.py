@@ -285,6 +285,31 @@ def test_a_restart_reported_late_yields_the_whole_earlier_incarnation():
         assert read.texts == [b"second life", b"first life", b"its last word"]
 
 
+@pytest.mark.parametrize("pauses", [[60], [0.05] * 1200], ids=["silent", "prints"])
+def test_a_restart_reported_late_is_read_before_the_next_one_deletes_its_log(monkeypatch, pauses):
+    """A kubelet keeps one earlier log: it deletes the first with the end of the second incarnation."""
+    monkeypatch.setattr(logs, "_END_SECONDS", 0.2)
+    start = dt.datetime(2026, 11, 21, 8, tzinfo=dt.UTC)
+
+    def goes_on():
+        for pause in pauses:
+            stamp = (start + (dt.datetime.now(dt.UTC) - began)).isoformat().replace("+00:00", "Z")
+            yield f"{stamp} second life\n".encode()
+            yield pause
+
+    def script(asked):
+        if asked.query.get("previous"):
+            return lives(ended=None)(asked)
+        return Answer(parts=goes_on())
+
+    began = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=5)
+    with reading(script) as (_, read, log):
+        until(lambda: read.texts)
+        log.tell(1, ended=False)
+        until(lambda: b"its last word" in read.texts, seconds=10)
+        assert [text for text in read.texts if text != b"second life"] == [b"first life", b"its last word"]
+
+
 def test_the_end_of_the_stream_is_not_the_end_of_the_container():
     parts = [Answer(parts=[line(1, "one")]), Answer(parts=[line(1, "one"), line(2, "two")])]
     with reading(parts) as (_, read, log):

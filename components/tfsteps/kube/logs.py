@@ -144,6 +144,7 @@ class ContainerLog:
         self.retry_at = 0.0
         self._lock = threading.Lock()
         self._stream: Stream | None = None  # the answer that is being read
+        self._follows = False  # whether that answer follows the log
         self._position = position or Position()
         self._known = self._position.restarts  # number of restarts handled
         self._earlier: Position | None = None  # in a log that was replaced by another, for any reason
@@ -160,8 +161,7 @@ class ContainerLog:
         if self._container_state != (restarts, ended):
             self._container_state = (restarts, ended)
             self._task.wake()
-            if ended:
-                self._loop.call_later(_END_SECONDS, self._hang_up)
+            self._loop.call_later(_END_SECONDS, self._hang_up if ended else self._leave_for_the_earlier_log)
 
     def gone(self) -> None:
         """Note that the pod is gone: no more can be read, and another pod may have its name."""
@@ -176,6 +176,19 @@ class ContainerLog:
                 self._loop.call_later(_END_SECONDS - max(silent, 0.0), self._hang_up)
             elif self._stream:
                 self._stream.close()
+
+    def _leave_for_the_earlier_log(self) -> None:
+        """Close an answer that began after a restart that was reported later: the log from before is to be read first.
+
+        The kubelet deletes it as soon as the container ends again. An answer that began before the restart ends by
+        itself, but may have more to give if reading is behind.
+        """
+        with self._lock:
+            if self._stream and self._follows and self._known < self._container_state[0]:
+                if self._behind > _BEHIND_SECONDS and time.monotonic() - self._heard < _END_SECONDS:
+                    self._loop.call_later(_END_SECONDS, self._leave_for_the_earlier_log)
+                else:
+                    self._stream.close()
 
     async def _run(self) -> None:
         lost = ""
@@ -402,14 +415,14 @@ class ContainerLog:
     async def _answer(self, position: Position, **which: str) -> AsyncIterator[Stream]:
         """Yield the answer once it begins. ApiError if it is a refusal; `_hang_up` may end it at any time."""
         query = {**self._query, **which, **position.resume()}
-        seconds = _QUIET_SECONDS if which.get("follow") == "true" else _ANSWER_SECONDS
+        follows = which.get("follow") == "true"
         for refused in (False, True):
             if self._api.stopping.is_set():
                 raise Stopped
             with self._api.begin(self._path, query, refused=refused) as stream:
                 try:
-                    self._set_stream(stream)
-                    await stream.begin(seconds)
+                    self._set_stream(stream, follows=follows)
+                    await stream.begin(_QUIET_SECONDS if follows else _ANSWER_SECONDS)
                     if stream.status != 401 or refused:
                         if not is_good(stream.status, stream.headers):
                             text = bytearray()
@@ -425,6 +438,6 @@ class ContainerLog:
                 finally:
                     self._set_stream(None)
 
-    def _set_stream(self, stream: Stream | None) -> None:
+    def _set_stream(self, stream: Stream | None, *, follows: bool = False) -> None:
         with self._lock:
-            self._stream = stream
+            self._stream, self._follows = stream, follows
