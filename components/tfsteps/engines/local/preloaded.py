@@ -6,14 +6,18 @@ The import starts a new session.
 import contextlib
 import importlib
 import os
+import pathlib
 import sys
+import tempfile
 
 import msgspec
 
-from tfsteps import spec
+from tfsteps import report, spec
+from tfsteps.engines.kfp import ARGUMENT
 from tfsteps.engines.local.step import LAUNCHERS
 from tfsteps.runs import identity
 from tfsteps.runs.status import Status
+from tfsteps.runs.store import AttemptFolder
 from tfsteps.systems import registry
 from tfsteps.systems.base import LaunchError
 
@@ -22,7 +26,6 @@ _OTHERS = (
     "tfsteps.launcher.background",
     "tfsteps.systems.local.job_system",
     "tfsteps.launcher.event_summary",
-    "tfsteps.report",
 )
 
 with contextlib.suppress(PermissionError):
@@ -31,11 +34,19 @@ sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
 for name in (*LAUNCHERS, *_OTHERS):
     importlib.import_module(name)
 
-# Plugins are loaded, and types are resolved, when they are first used. A launcher reports a plugin that is broken.
+# Plugins are loaded, types are resolved, and patterns are compiled, when they are first used: so all are used, for a
+# job that never runs. A launcher reports a plugin that is broken.
 with contextlib.suppress(LaunchError):
     registry.plugins()
+_inputs = {"inputs": {"parameterValues": {"task_config": {}}}, "outputs": {"outputFile": "/warm-up/output.json"}}
 with contextlib.suppress(LaunchError, ValueError):
-    sys.modules["tfsteps.engines.registry"].step_task([])  # launchers import it, an engine must not
-spec.from_plain({"name": "warm", "command": ["true"], "roles": {"worker": {}}}, "warm-up", registry.options())
+    sys.modules["tfsteps.engines.registry"].step_task(  # launchers import it, an engine must not
+        [ARGUMENT, msgspec.json.encode(_inputs).decode()]
+    ).pod_settings()
+_job = spec.from_plain({"name": "warm", "command": ["true"], "roles": {"worker": {}}}, "warm-up", registry.options())
 _status = Status(identity=identity.Identity(run="r", task="t"), job="warm", system="local")
 msgspec.json.decode(msgspec.json.encode(_status), type=Status)
+with contextlib.suppress(OSError), tempfile.TemporaryDirectory() as _folder:  # a full disk, perhaps
+    _attempt = AttemptFolder(pathlib.Path(_folder))
+    _attempt.folder.joinpath("job.json").write_bytes(msgspec.json.encode(_job))
+    report.write(_attempt, _status)

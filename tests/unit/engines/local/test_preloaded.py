@@ -10,10 +10,7 @@ from tfsteps.systems import registry
 assert "tfsteps.report" in sys.modules
 before = set(sys.modules)
 registry.plugins()
-try:
-    engines.step_task([])
-except ValueError:
-    pass
+engines.step_task(["--executor_input", '{"outputs": {"outputFile": "/o/executor_output.json"}}']).pod_settings()
 print(sorted(set(sys.modules) - before))
 """
 
