@@ -5,6 +5,7 @@ cluster. With --quick it takes a few minutes, and nothing is kept.
 """
 
 import argparse
+import datetime as dt
 import json
 import os
 import pathlib
@@ -52,11 +53,11 @@ HEAD = """# Performance
 
 Each value is the median of pairs of runs, taken in turn: with tfsteps, and the same without it (the baseline). Rows of
 a launcher on Kubernetes were measured on the cluster of `make cluster`, which shared the machine's cores. `make bench`
-measures again. A goal in seconds is that of the machine where it was set, times how many times as long Python's own
-start takes here (the number after the `x`). Last measured on {cores} cores, Python {python}.
+measures again; each row has its date. A goal in seconds is that of the machine where it was set, times how many times
+as long Python's own start takes here (the number after the `x`). Last measured on {machine}.
 
-| row | what | value | goal | baseline | ratio | runs |
-|---|---|---|---|---|---|---|
+| row | what | value | goal | baseline | ratio | runs | measured |
+|---|---|---|---|---|---|---|---|
 """
 
 
@@ -87,10 +88,15 @@ def _possible() -> list[str]:
 
 
 def _keep(measured: dict[str, dict]) -> None:
-    results = {**(json.loads(RESULTS.read_text()) if RESULTS.exists() else {}), **measured}
+    today = {"measured": dt.datetime.now(dt.UTC).date().isoformat()}
+    results = json.loads(RESULTS.read_text()) | {name: row | today for name, row in measured.items()}
     RESULTS.write_text(json.dumps(results, indent=2, sort_keys=True) + "\n")
-    head = HEAD.format(cores=os.cpu_count(), python=platform.python_version())
-    PAGE.write_text(head + "".join(_table_row(name, row) for name, row in sorted(results.items())))
+    PAGE.write_text(page(results, f"{os.cpu_count()} cores, Python {platform.python_version()}"))
+
+
+def page(results: dict[str, dict], machine: str) -> str:
+    """Return the page of results.json, whose newest rows were measured on `machine`."""
+    return HEAD.format(machine=machine) + "".join(_table_row(name, row) for name, row in sorted(results.items()))
 
 
 def _table_row(name: str, row: dict) -> str:
@@ -100,7 +106,8 @@ def _table_row(name: str, row: dict) -> str:
     if row.get("goal_is"):
         goal += f" ({row['goal_is']})"
     ratio = f"{row['ratio']:g}" if row["ratio"] is not None else ""
-    return f"| `{name}` | {row['what']} | {value} | {goal} | {baseline} | {ratio} | {row['runs']} |\n"
+    cells = [f"`{name}`", row["what"], value, goal, baseline, ratio, row["runs"], row["measured"]]
+    return f"| {' | '.join(map(str, cells))} |\n"
 
 
 def _line(name: str, row: dict) -> str:
