@@ -128,17 +128,18 @@ class Far:
             if "dryRun" not in asked.query:
                 self.jobs.append(item)
             return Answer(201, item)
-        if asked.method == "DELETE":
-            self.jobs.clear()
-            self.deleted.set()
-            return Answer(body={})
-        if asked.method == "PATCH":
-            return Answer(body=self.jobs[0])
         if "watch" in asked.query:
             return Answer(parts=self.events())
         if asked.path.endswith("/tfjobs"):
             return Answer(body={"metadata": VERSION, "items": self.jobs})
-        return Answer(body=self.jobs[0]) if self.jobs else refusal(404, "NotFound", about=asked.path.split("/")[-1])
+        name = asked.path.split("/")[-1]
+        item = next((item for item in self.jobs if item["metadata"]["name"] == name), None)
+        if item is None:
+            return refusal(404, "NotFound", about=name)
+        if asked.method == "DELETE":
+            self.jobs.remove(item)
+            self.deleted.set()
+        return Answer(body=item)
 
     def events(self):
         while not (self.ended.is_set() or self.down.is_set() or self.deleted.is_set()):
