@@ -64,7 +64,7 @@ def _chosen(backend: RunBackend[Any], texts: Sequence[str], task: str | None) ->
         if run.id in names:
             raise CommandError(f"{names[run.id]!r} and {text!r} are both run {run.id}; write different runs")
         names[run.id] = text
-        newest.append({job.status.identity.task: job for job in Selection(text, task).of(run)})
+        newest.append({job.status.identity.task: job for job in Selection(text, task).certain(run)})
     shared = [name for name in newest[0] if all(name in jobs for jobs in newest)]
     common = max(shared, key=lambda name: max(_created(jobs[name]) for jobs in newest), default=None)
     chosen = [max(jobs.values(), key=_created) if common is None else jobs[common] for jobs in newest]

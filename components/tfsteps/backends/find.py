@@ -10,15 +10,18 @@ import signal
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Generic, NoReturn, Protocol, TypeVar
+from urllib.parse import unquote
 
 import msgspec
 
 from tfsteps.console.errors import CommandError
+from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.runs.demo import Mark
 from tfsteps.runs.events import ReplicaState
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.pipeline_record import PipelineRecord, StepRecord
 from tfsteps.runs.status import ReplicaStatus, Status
+from tfsteps.runs.store import AttemptFolder, quote
 
 LATEST = "latest"
 _SHOWN = 3  # suggestions in a message
@@ -52,11 +55,13 @@ class FoundRun(msgspec.Struct, Generic[JobT], frozen=True):
         id: Its id.
         jobs: All attempts at all its tasks, the oldest first.
         pipeline: The record of its pipeline: on this machine, or of a Workflow without a job; None = there is none.
+        unread: The folders of attempts whose status cannot be read, so that they are not among `jobs`.
     """
 
     id: str
     jobs: Sequence[JobT]
     pipeline: PipelineRecord | None = None
+    unread: Sequence[AttemptFolder] = ()
 
     @property
     def steps(self) -> list[StepRecord]:
@@ -119,13 +124,14 @@ class Selection(msgspec.Struct, frozen=True):
         return [job for job in attempts if job.status.identity.attempt == self.attempt]
 
     def of(self, run: FoundRun[JobT]) -> list[JobT]:
-        """Return the selected jobs of the run. CommandError if there are none; it names what exists."""
+        """Return the selected jobs of the run, of those that can be read. CommandError if there are none."""
         known = {job.status.identity.task for job in run.jobs}
         unknown = next((task for task in self.tasks if run.jobs and task not in known), None)
         if unknown is not None:
             raise CommandError(f"run {run.id}: task {unknown!r} is unknown; it has {_some(sorted(known))}")
         if jobs := self.choose(run.jobs):
             return jobs
+        self.check_read(run)
         if attempts := self._of_task(run.jobs):
             numbers = sorted({job.status.identity.attempt for job in attempts})
             there = ", ".join(map(str, numbers))
@@ -133,6 +139,30 @@ class Selection(msgspec.Struct, frozen=True):
         if self.task is None:
             raise CommandError(f"run {run.id} has no jobs; `tfsteps show {run.id}` says how it ended")
         raise CommandError(f"run {run.id}: task {self.task!r} is unknown; it has {_some(sorted(known)) or 'none'}")
+
+    def certain(self, run: FoundRun[JobT]) -> list[JobT]:
+        """Return the selected jobs of the run, for a command that acts on them, or reports how they ended.
+
+        CommandError if there are none, or if another attempt may be selected whose status cannot be read.
+        """
+        jobs = self.of(run)
+        self.check_read(run)
+        return jobs
+
+    def check_read(self, run: FoundRun[JobT]) -> None:
+        """Raise CommandError if an attempt may be selected whose status cannot be read; names its folder."""
+        newest = {
+            quote(job.status.identity.task): job.status.identity.attempt
+            for job in sorted(run.jobs, key=_task_and_attempt)
+        }
+        tasks = [quote(task) for task in self._tasks()]
+        for unread in run.unread:
+            task, number = unread.folder.parent.name, int(unread.folder.name)
+            later = number > newest.get(task, -1) if self.attempt is None else number == self.attempt
+            if later and (not tasks or task in tasks):
+                what = f"run {run.id}: the state of task {unquote(task)}, attempt {number}, is not known"
+                why = f"{unread.folder} has no status that can be read; look at {unread.log}"
+                raise CommandError(f"{what}: {why}", ExitCode.PLATFORM)
 
     def parts(self, run: FoundRun[JobT]) -> tuple[list[JobT], list[StepRecord]]:
         """Return the selected jobs of the run, and the tries of its pipeline's selected steps that launched no job.

@@ -189,9 +189,10 @@ class MergedBackend:
             there = self._cluster.find(text)  # a Workflow that failed without a job
             return FoundRun(there.id, [*there.jobs], there.pipeline)
         if stored := _of_records(run.jobs):
-            whole = {job.attempt.folder: job for job in self._copies.whole(stored[0].status.identity.run).jobs}
+            copied = self._copies.whole(stored[0].status.identity.run)
+            whole = {job.attempt.folder: job for job in copied.jobs}
             jobs = [whole.get(job.attempt.folder, job) if isinstance(job, LocalAttempt) else job for job in run.jobs]
-            return FoundRun(run.id, jobs)
+            return FoundRun(run.id, jobs, unread=copied.unread)
         return run
 
     def recorded(self, job: ClusterJob | LocalAttempt) -> bytes:

@@ -122,7 +122,7 @@ def test_the_newest_attempt_of_each_task_counts():
     assert shown == ["prepare, attempt 0", "train, attempt 10"]
 
 
-@pytest.mark.parametrize("command", [("runs",), ("show", "r1"), ("stop", "r1")])
+@pytest.mark.parametrize("command", [("runs",), ("show", "r1")])
 def test_a_status_that_cannot_be_read_is_passed_over_with_a_warning(command):
     saved(task="good", state=State.SUCCEEDED)
     bad = saved(task="bad", state=State.SUCCEEDED)
@@ -132,3 +132,40 @@ def test_a_status_that_cannot_be_read_is_passed_over_with_a_warning(command):
     assert "good" in out
     assert err.startswith(f"warning: {AttemptFolder(bad.folder).folder / 'status.json'} cannot be read: ")
     assert err.count("\n") == 1
+
+
+def unread(**fields):
+    """Save an attempt whose status cannot be read, and return its folder."""
+    attempt = saved(state=State.SUCCEEDED, **fields)
+    (attempt.folder / "status.json").write_text("{")
+    return AttemptFolder(attempt.folder).folder
+
+
+@pytest.mark.parametrize("command", [("attach",), ("rerun",), ("stop",), ("pause",), ("compare", "r2")], ids=str)
+@pytest.mark.parametrize(
+    ("task", "attempt", "chosen"), [("good", 1, ()), ("bad", 0, ()), ("bad", 0, ("--task", "bad"))], ids=str
+)
+def test_what_cannot_be_read_has_not_ended(command, task, attempt, chosen):
+    saved(run="r2", task=task, state=State.SUCCEEDED)
+    saved(task="good", state=State.SUCCEEDED)
+    folder = unread(task=task, attempt=attempt)
+    code, _, err = tfsteps(*command, "r1", *chosen)
+    assert code == 13
+    assert f"error: run r1: the state of task {task}, attempt {attempt}, is not known: {folder} has no status" in err
+
+
+def test_what_is_not_selected_need_not_be_read():
+    for attempt in (0, 1):
+        saved(task="good", attempt=attempt, state=State.SUCCEEDED)
+    unread(task="bad")
+    unread(task="good", attempt=0)
+    code, out, _ = tfsteps("stop", "r1", "--task", "good")
+    assert (code, "already ended: good succeeded" in out) == (0, True)
+
+
+def test_a_name_may_be_that_of_a_run_that_cannot_be_read():
+    saved(run="r1", state=State.SUCCEEDED)
+    folder = unread(run="r2")
+    assert f"{folder / 'status.json'} cannot be read: Input data was truncated; it may be a newer run" in " ".join(
+        tfsteps("show", "mnist")[2].split()
+    )

@@ -137,7 +137,8 @@ class LocalBackend:
             raise CommandError(unread, ExitCode.PLATFORM)
         if not (attempts or pipeline):
             raise CommandError(f"run {run}: {_unrecorded(run)}", ExitCode.PLATFORM)
-        return FoundRun(run, jobs, pipeline)
+        read = {job.attempt.folder for job in jobs}
+        return FoundRun(run, jobs, pipeline, [attempt for attempt in attempts if attempt.folder not in read])
 
     def recorded(self, job: LocalAttempt) -> bytes:
         return recorded_job(job.attempt)
@@ -367,7 +368,7 @@ class KnownRuns(msgspec.Struct):
 
     Attributes:
         known: What they can be called: by their folders in their order, then by their jobs and pipelines.
-        unread: Why a run cannot be read, by its id: what it can be called is not known, except its id.
+        unread: Why a run, or a status in it, cannot be read, by its id: not all that it can be called is known.
         future: Why it is not known when a run was created, by its id.
     """
 
@@ -378,13 +379,17 @@ class KnownRuns(msgspec.Struct):
 
 def known_runs() -> KnownRuns:
     """Read the record of each run once, and return what the runs can be called."""
-    runs, quiet = store.runs(), LocalBackend(warn=lambda _: None)
+    runs, problems = store.runs(), list[str]()
+    backend = LocalBackend(warn=problems.append)
     named, unread, future = list[tuple[float, KnownRun]](), dict[str, str](), dict[str, str]()
     for run in runs:
         try:
-            named += [(job.status.created, KnownRun.of(job, run)) for job in quiet.jobs(run)]
+            named += [(job.status.created, KnownRun.of(job, run)) for job in backend.jobs(run)]
         except OSError as error:
-            unread[run] = _unreadable(run, error)
+            problems.append(_unreadable(run, error))
+        if problems:
+            unread[run] = "; ".join(problems)
+            problems.clear()
         if record := PipelineRecord.read(run):
             named.append((record.created, KnownRun(run, names=frozenset({record.pipeline}))))
     named.sort(key=itemgetter(0))

@@ -57,7 +57,7 @@ def attach(
     location = located(selection, on, context, namespace)
     display = Display(output, timestamps)
     with open_backend(location) as backend:
-        job = only(selection.of(backend.find(run)))
+        job = only(selection.certain(backend.find(run)))
         identity = job.status.identity
         selection = Selection(identity.run, identity.task, identity.attempt)
         try:

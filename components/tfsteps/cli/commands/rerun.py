@@ -140,7 +140,7 @@ def recorded(selection: Selection, location: BackendLocation) -> tuple[Status, s
         CommandError: The job is not recorded anywhere, or there are several.
     """
     with open_backend(location, gone=True) as backend:
-        job = only(selection.of(backend.find(selection.run)))
+        job = only(selection.certain(backend.find(selection.run)))
         status: Status = job.status
         text, record = backend.recorded(job), backend.record(job)
     if record:  # it has what the objects of a cluster do not

@@ -145,7 +145,7 @@ def of_run(run: str, task: str, location: BackendLocation) -> SingleTask:
     """Return a task of a run. CommandError if there is no such run or task."""
     selection = Selection(run, task)
     with open_backend(location, gone=True) as backend:
-        identity = only(selection.of(backend.find(run))).status.identity
+        identity = only(selection.certain(backend.find(run))).status.identity
     return SingleTask(identity.pipeline or identity.run, identity.task)
 
 

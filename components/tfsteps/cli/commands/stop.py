@@ -34,6 +34,7 @@ def stop(
             stop_pipeline(target.pipeline, now=now)
             return
         backend.stop(selection.of(target), now=now)
+        selection.check_read(target)
 
 
 _Change = Callable[[RunBackend[Any], Sequence[Any], Selection], None]
@@ -53,7 +54,7 @@ def _command(change: _Change) -> Callable[..., None]:
     ) -> None:
         selection = Selection(run, task)
         with open_backend(located(selection, on, context, namespace, everywhere=all_namespaces)) as backend:
-            change(backend, selection.of(backend.find(run)), selection)
+            change(backend, selection.certain(backend.find(run)), selection)
 
     command.__name__, command.__doc__ = change.__name__, change.__doc__
     return command
@@ -83,7 +84,7 @@ def requeue(run: RunId, *, task: Task = None, on: OnOption = None) -> None:
     """
     selection = Selection(run, task)
     with open_backend(located(selection, on, "", "")) as backend:
-        _platform(backend).requeue(selection.of(backend.find(run)))
+        _platform(backend).requeue(selection.certain(backend.find(run)))
 
 
 def change(
@@ -101,7 +102,7 @@ def change(
         raise CommandError("nothing is to be changed; give --priority or --queue")
     selection = Selection(run, task)
     with open_backend(located(selection, on, "", "")) as backend:
-        _platform(backend).change(selection.of(backend.find(run)), priority, queue)
+        _platform(backend).change(selection.certain(backend.find(run)), priority, queue)
 
 
 def _platform(backend: RunBackend[Any]) -> PlatformBackend[Any]:
