@@ -232,8 +232,9 @@ class AttemptFolder:
             return False
 
     def _last_written(self) -> float:
-        """Return when the launcher last wrote the status or the log, in seconds since the epoch."""
+        """Return when the launcher last wrote, or its replicas were seen to be gone, in seconds since the epoch."""
         files = [self.folder / "status.json", self.log, *[segment.path for segment in segments(self.log)]]
+        files += [self.usage, self.replicas_ended]
         return max(path.stat().st_mtime for path in files if path.exists())
 
     def write(self, status: Status, *, last: bool = False) -> None:

@@ -62,8 +62,7 @@ def test_a_launcher_that_died_is_lost_and_an_ended_one_is_not():
 )
 def test_a_launcher_that_died_leaves_no_replica_that_seems_to_run(system, seen, state):
     attempt, lock = new()
-    if seen:
-        attempt.replicas_ended.touch()
+    last = attempt.replicas_ended if seen else attempt.usage if system == "local" else attempt.log
     failed = Incarnation(started=100.0, ended=160.0, state=ReplicaState.FAILED, exit_code=1)
     replicas = [
         ReplicaStatus(
@@ -75,9 +74,10 @@ def test_a_launcher_that_died_leaves_no_replica_that_seems_to_run(system, seen, 
         ReplicaStatus(role="worker", index=2),
     ]
     attempt.write(Status(identity=ME, job="j", system=system, state=State.RUNNING, created=90.0, replicas=replicas))
-    attempt.log.write_bytes(b"")
     os.utime(attempt.folder / "status.json", (210, 210))
-    os.utime(attempt.log, (300, 300))
+    for file, at in ((attempt.log, 220), (last, 300)):
+        file.write_bytes(b"")
+        os.utime(file, (at, at))
     lock.close()
     status = attempt.status()
     assert (status.state, status.ended) == (State.LOST, 300.0)
