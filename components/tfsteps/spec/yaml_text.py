@@ -57,10 +57,12 @@ def parse_value(text: str, source: str, path: Path) -> Document:
     """Return the YAML value in `text` as the value at `path` of a job; an empty `text` is empty text, not null.
 
     Raises:
-        SpecError: It is too large, too deep, or not YAML.
+        SpecError: It is too large, too deep, not YAML, or a part of its one line would be lost as a comment.
     """
     try:
-        root = _composed(text or "''", source, JOB_FILE)
+        root = _composed(text if text.strip() else "''", source, JOB_FILE)
+        if _is_cut(root, text.strip()):
+            _refuse(source, JOB_FILE, "is cut by YAML, at a comment (#) or a mark of a document (---)", "")
     except SpecError as error:
         (problem,) = error.problems
         fix = f"Quote the value for YAML too: {source}='\"...\"'"
@@ -68,6 +70,13 @@ def parse_value(text: str, source: str, path: Path) -> Document:
     document = Document(None, source=source)
     document.value = _read(root, path, document) if root else None
     return document
+
+
+def _is_cut(root: yaml.Node | None, text: str) -> bool:
+    """Return whether a line of plain text is more than the value that YAML reads of it."""
+    if "\n" in text or text.startswith(("!", "&")):
+        return False
+    return root is None or (isinstance(root, yaml.ScalarNode) and not root.style and root.value != text)
 
 
 def _composed(text: str, source: str, kind: FileKind) -> yaml.Node | None:

@@ -63,6 +63,31 @@ def test_a_value_may_contain_equals_signs_and_dots_and_a_key_may_be_quoted():
     assert (job.env["OPTS"], job.labels) == ("a=b.c", {"example.com/team": "vision"})
 
 
+@pytest.mark.parametrize("text", ["#ff0000", "a #b", "  # b", "---", "--- a"])
+def test_a_value_that_yaml_would_cut_is_refused_unless_it_is_quoted(text):
+    message = (
+        "--set env.A: is cut by YAML, at a comment (#) or a mark of a document (---). Quote the value for YAML too:"
+    )
+    assert refusal(f"env.A={text}").startswith(message)
+    assert overridden(f'env.A="{text}"').env["A"] == text
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("a#b", "a#b"),
+        ("1e3", "1e3"),
+        ("!!str 1", "1"),
+        ("'a' # b", "a"),
+        ("|\n  a #b", "a #b"),
+        ("a\n# b", "a"),
+        (" ", ""),
+    ],
+)
+def test_a_comment_that_is_meant_as_one_is_none_of_the_value(text, value):
+    assert overridden(f"env.A={text}").env["A"] == value
+
+
 def test_of_two_overrides_of_a_field_the_last_one_holds():
     assert overridden("env={A: 1}", "env.A=2", "env.B=3").env == {"A": "2", "B": "3"}
 
