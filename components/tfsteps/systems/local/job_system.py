@@ -62,15 +62,7 @@ class LocalSystem:
 
     def warnings(self, job: TrainingJob) -> list[str]:
         """Return a sentence for each reason why fields have no effect on this machine."""
-        missing = [  # replicas use the job file's folder
-            Use((*path, "working_dir"))
-            for path, part in job.parts()
-            if (folder := pathlib.Path(part.working_dir or "")).is_absolute() and not folder.is_dir()
-        ]
-        return [
-            *capabilities.warnings(job, self.capabilities),
-            *capabilities.no_effect(missing, "the folder is not on this machine"),
-        ]
+        return [*capabilities.warnings(job, self.capabilities), *_without_folder(job, None)]
 
     def output_paths(self, job: TrainingJob, identity: Identity, base_dir: pathlib.Path) -> OutputPaths:
         """Return the folders of an attempt: the run's own if the job names none, or names a folder on a volume."""
@@ -165,7 +157,9 @@ class LocalSystem:
         options = options_of(job, "local", LocalOptions)
         name = identity.job_name(job.name, _NAME_LIMIT)
         attempt = AttemptFolder.of(identity)
-        return LocalJob(name, job, options, lambda: self.commands(job, identity, paths, ports.free_ports), attempt)
+        started = LocalJob(name, job, options, lambda: self.commands(job, identity, paths, ports.free_ports), attempt)
+        started.warnings += _without_folder(job, _code_folder(identity) if job.code else paths.base_dir)
+        return started
 
     def note(self, job: TrainingJob, name: str, uid: str, note: JobNote) -> None:
         """Do nothing: the records on this machine hold the end of a job."""
@@ -201,6 +195,20 @@ def _too_many(job: TrainingJob) -> list[Problem]:
     wrong = f"are too many for this machine: the TF_CONFIG of {len(replicas)} replicas has more than {limit} bytes"
     fix = "Linux starts no process with such a variable. Set fewer, or run the job on a cluster: `--on kubernetes`"
     return [Problem(path=("roles", role, "replicas"), value=str(roles[role].replicas), wrong=wrong, fix=fix)]
+
+
+def _without_folder(job: TrainingJob, base: pathlib.Path | None) -> list[str]:
+    """Return a warning of each `working_dir` that does not exist here: replicas start in the job file's folder.
+
+    Only of relative ones, which are below `base`; None = only of absolute ones.
+    """
+    missing = [
+        Use((*path, "working_dir"))
+        for path, part in job.parts()
+        if (folder := pathlib.PurePath(part.working_dir or "")).is_absolute() is (base is None)
+        and not pathlib.Path(base or "", folder).is_dir()
+    ]
+    return capabilities.no_effect(missing, f"{base or 'this machine'} has no such folder")
 
 
 def _code_folder(identity: Identity) -> pathlib.Path:

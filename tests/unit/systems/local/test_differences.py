@@ -7,7 +7,7 @@ import pytest
 from kfp import dsl
 
 from tests.support import features
-from tests.support.jobs import run_job
+from tests.support.jobs import PROGRAMS, run_job
 from tfsteps import spec
 from tfsteps.engines.local.runner import PipelineError, run
 from tfsteps.image import IMAGE
@@ -51,6 +51,12 @@ def folder(_):
     assert plan(working_dir="/tmp")[0][0]["working_dir"] == "/tmp"
     assert plan(working_dir="/missing")[0][0]["working_dir"] == "/job"
     assert container(working_dir="/missing")["workingDir"] == "/missing"
+    assert "`working_dir` has no effect: this machine has no such folder." in plan(working_dir="/missing")[1]
+    result = run_job("name: a\nroles: {worker: {}}\ncommand: [pwd]\nworking_dir: missing")
+    assert result.printed(str(PROGRAMS))
+    assert f"`working_dir` has no effect: {PROGRAMS} has no such folder." in result.status.warnings
+    result = run_job("name: a\nroles: {worker: {working_dir: ..}}\ncommand: [pwd]")
+    assert (result.printed(str(PROGRAMS.parent)) != [], result.status.warnings) == (True, [])
 
 
 def environment(monkeypatch):
