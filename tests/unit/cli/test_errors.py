@@ -66,3 +66,9 @@ def test_a_file_in_place_of_the_folder_of_records_is_named(tmp_path, monkeypatch
         True,
     ), error
     assert "TFSTEPS_HOME" in error
+
+
+def test_a_current_folder_that_was_removed_is_named(home):
+    script = 'mkdir gone && cd gone && rmdir ../gone && "$0" run -- true'
+    done = subprocess.run(["bash", "-c", script, COMMAND], check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (13, "error: the current folder was removed; fix the cause and retry\n")
