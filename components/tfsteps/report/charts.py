@@ -70,7 +70,8 @@ class Scale(msgspec.Struct, frozen=True):
 
     def ticks(self) -> list[float]:
         """Return three to eight round values, or none if floating-point numbers are too coarse for them."""
-        rough = (self.high - self.low) / 5
+        if not (rough := (self.high - self.low) / 5):
+            return []
         unit = 10.0 ** math.floor(math.log10(rough))
         step = next((unit * m for m in (1, 2, 5) if unit * m >= rough), unit * 10)
         first = math.ceil(self.low / step)

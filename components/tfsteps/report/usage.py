@@ -246,7 +246,8 @@ def figure(chart: UsageChart, names: Sequence[str]) -> Html:
     sizes = [(1.0, chart.unit)] if chart.unit else [(float(n), name) for n, name in _SIZES if most >= n]
     unit_size, amount_unit = (sizes or [(1.0, "bytes")])[0]
     first = min(float(point.step) for point in points)
-    x = Scale((first if first < last else last - 1.0) / seconds, last / seconds, _LEFT, _WIDTH - _RIGHT)
+    before = last - max(1.0, last * 1e-9)  # another number even if `last` is huge
+    x = Scale((first if first < last else before) / seconds, last / seconds, _LEFT, _WIDTH - _RIGHT)
     y = Scale(0.0, (most or 1.0) * 1.06 / unit_size, _HEIGHT - _BOTTOM, _TOP)
     svg = tag(
         "svg",

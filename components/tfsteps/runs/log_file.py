@@ -33,6 +33,7 @@ NOT_SAVED = "log lines could not be saved: "
 """What the warning of a status contains if lines were lost on a full disk, after their number and before the error."""
 
 _BLOCK = 1 << 20
+_LAST = 253402300799.0  # the last second of the year 9999
 
 
 def log_block(lines: LogLines) -> bytes:
@@ -45,8 +46,11 @@ def log_block(lines: LogLines) -> bytes:
 
 
 def stamp(at: float) -> bytes:
-    """Return a time, in seconds since the epoch, in the format of the log file: `2026-11-21T08:00:01.500000Z`."""
-    return dt.datetime.fromtimestamp(at, dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ").encode()
+    """Return a time, in seconds since the epoch, in the format of the log file: `2026-11-21T08:00:01.500000Z`.
+
+    Of a time that no calendar has, from a garbled record, the nearest of 1970 to 9999.
+    """
+    return dt.datetime.fromtimestamp(max(0.0, min(at, _LAST)), dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ").encode()
 
 
 def times(lines: LogLines) -> Iterator[tuple[float, bytes]]:

@@ -127,6 +127,7 @@ def test_any_numbers_can_be_drawn(values):
         (0.08, 2.2, [0.5, 1, 1.5, 2]),
         (-1, 1, [-1, -0.5, 0, 0.5, 1]),
         (0, 3e9, [0, 1e9, 2e9, 3e9]),
+        (0, 5e-324, []),
     ],
 )
 def test_ticks_are_round(low, high, ticks):

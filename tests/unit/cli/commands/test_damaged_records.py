@@ -12,7 +12,7 @@ from tests.unit.cli.command import output_lines, tfsteps
 from tests.unit.cli.statuses import saved
 from tfsteps.runs import store
 from tfsteps.runs.events import State
-from tfsteps.runs.log_file import GAP, read_log
+from tfsteps.runs.log_file import GAP, NOT_SAVED, read_log
 
 LINES = [("worker-0", b"a"), ("worker-1", b"b b"), ("worker-0", b"\xff\x00")]
 COMMANDS = (
@@ -115,6 +115,7 @@ HOSTILE = {
     "no UTF-8": b'{"note": "\xff"}\n',
     "another shape": b"[1]\n",
     "numbers that overflow": b'{"at":1e308,"window":1e9,"period":1e9,"replica":"w-0","cpu":1e9,"memory":1e18}\n',
+    "a time that no calendar has": b'{"at":1e300,"window":1,"replica":"worker-0","cpu":1}\n',
     "an odd name": b'{"at":1,"window":1,"replica":"","cpu":1}\n{"at":2,"window":0,"period":0,"replica":"-","cpu":0}\n',
 }
 
@@ -145,3 +146,9 @@ def test_runs_that_cannot_be_read_are_not_no_runs(tmp_path, monkeypatch):
     monkeypatch.setenv("TFSTEPS_HOME", str(home))
     code, _, err = tfsteps("runs")
     assert (code, "Not a directory" in err) == (13, True)
+
+
+@pytest.mark.parametrize("at", [-1e300, 1e300, 253402300800.0])
+def test_lost_lines_of_a_job_that_ended_at_no_time_are_told(at):
+    saved(*LINES[:1], state=State.SUCCEEDED, ended=at, warnings=[f"3 log lines {NOT_SAVED}"])
+    assert output_lines("logs", "r1")[1] == f"[log] (log incomplete: 3 log lines {NOT_SAVED})"
