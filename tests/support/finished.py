@@ -23,7 +23,7 @@ def attempt_of(job: str, state: State, **fields) -> tuple[AttemptFolder, Status]
     described = spec.parse(job)
     identity = Identity(run="k7c2m9x4qp", task=described.name, attempt=0, pipeline="mnist-nightly")
     attempt = AttemptFolder.of(identity)
-    attempt.folder.mkdir(parents=True)
+    attempt.claim().close()
     (attempt.folder / "job.json").write_bytes(msgspec.json.encode(described))
     role, index = described.decisive_replica
     status = Status(

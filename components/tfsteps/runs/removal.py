@@ -131,17 +131,23 @@ def _check(run: str, *folders: pathlib.Path) -> None:
     for folder in folders:
         _check_released(run, folder, _PIPELINE)
         # of a run, or of a task; also of an attempt whose first status is not written yet
-        for lock in (*folder.glob("*/*/lock"), *folder.glob("*/lock")):
-            if lock.parent.name.isdigit():
-                _check_released(run, lock.parent, f"its launcher is running; stop it by `tfsteps stop {run}`")
+        files = [
+            file
+            for name in ("lock", "status.json")
+            for file in (*folder.glob(f"*/*/{name}"), *folder.glob(f"*/{name}"))
+        ]
+        for attempt in {file.parent for file in files if file.parent.name.isdigit()}:
+            _check_released(run, attempt, f"its launcher is running; stop it by `tfsteps stop {run}`")
 
 
 def _check_released(run: str, folder: pathlib.Path, running: str) -> None:
-    alive = AttemptFolder(folder).alive()
+    attempt = AttemptFolder(folder)
+    alive = attempt.alive()
     if alive.yes:
         raise InUseError(run, running)
     if alive.unknown:
-        raise InUseError(run, f"{alive.why}; remove it there, or delete {folder} if that machine is gone")
+        there = f"remove it there, or delete {folder} if that machine is gone"
+        raise InUseError(run, f"{alive.why}; {there if attempt.launcher else f'delete {folder} if none runs'}")
 
 
 def _size(folder: pathlib.Path) -> int:

@@ -154,10 +154,13 @@ class AttemptFolder:
     def alive(self) -> Answer:
         """Return whether a launcher holds the lock of this attempt. OSError if its files cannot be read.
 
-        NO also if this machine cannot know of the lock, but the end of the job is recorded.
+        Not known if there is a status and no lock file. NO also if this machine cannot know of the lock, but the end of
+        the job is recorded.
         """
         if copied := self.copied_from:
             held = unknown(f"its record was copied from {copied}, and it may go on")
+        elif (self.folder / "status.json").exists() and not (self.folder / "lock").exists():
+            held = unknown(f"{self.folder / 'lock'} is missing, and without it no launcher can be seen")
         else:
             held = lock.held(self.folder)
         return NO if held.unknown and self._end_recorded() else held

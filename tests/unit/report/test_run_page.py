@@ -24,7 +24,7 @@ def attempt_at(task, number=0, state=State.SUCCEEDED, at=0.0, ended=10.0, **fiel
     """Write the status of an attempt of the run; times in seconds since its beginning."""
     identity = Identity(run=RUN, task=task, attempt=number, pipeline="mnist-nightly")
     attempt = AttemptFolder.of(identity)
-    attempt.folder.mkdir(parents=True)
+    attempt.claim().close()
     end = None if ended is None else START + ended
     status = Status(identity=identity, job=task, system="local", state=state, created=START + at, ended=end, **fields)
     attempt.write(status)

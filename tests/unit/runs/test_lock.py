@@ -120,6 +120,22 @@ def test_on_a_disk_of_this_machine_every_lock_is_known():
     assert left_by(saved(system="local"), **ELSEWHERE).alive().no
 
 
+@pytest.mark.parametrize("state", [State.RUNNING, State.SUCCEEDED])
+def test_without_its_lock_only_an_attempt_whose_end_is_recorded_is_known_to_have_ended(state):
+    attempt, held = saved(run="r1", hold=True, state=state)
+    with held:
+        (attempt.folder / "lock").unlink()
+        assert (attempt.alive().value, attempt.status().state) == (
+            ("no", state) if state.terminal else ("unknown", State.UNKNOWN)
+        )
+        if not state.terminal:
+            with pytest.raises(removal.InUseError, match="lock is missing, and without it no launcher can be seen"):
+                removal.remove("r1")
+            (attempt.folder / "lock").touch()
+    removal.remove("r1")
+    assert not attempt.folder.exists()
+
+
 @pytest.mark.usefixtures("file_server")
 def test_a_lock_of_an_older_version_says_nothing():
     attempt = saved(system="local")

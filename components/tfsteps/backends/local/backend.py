@@ -438,10 +438,10 @@ def _not_stopped(job: LocalAttempt, answer: Answer) -> str:
     do = f"run `tfsteps stop {shlex.quote(run)}` where it lives"
     if launcher and not launcher.elsewhere:
         do = "stop it as that user"
-    elif job.alive.unknown:
-        do += f", or delete {job.attempt.folder} if that machine is gone"
     elif launcher is None:
         do = f"press Ctrl-C in its terminal, or end process {job.status.launcher} of its machine"
+    elif job.alive.unknown:
+        do += f", or delete {job.attempt.folder} if that machine is gone"
     return f"run {run}: task {job.status.identity.task} was not stopped: {answer.why}; {do}"
 
 
