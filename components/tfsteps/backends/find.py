@@ -6,6 +6,7 @@ Replicas and containers are named as `worker`, `worker-1`, `worker-1/init-data`.
 import contextlib
 import difflib
 import os
+import pathlib
 import signal
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -56,12 +57,14 @@ class FoundRun(msgspec.Struct, Generic[JobT], frozen=True):
         jobs: All attempts at all its tasks, the oldest first.
         pipeline: The record of its pipeline: on this machine, or of a Workflow without a job; None = there is none.
         unread: The folders of attempts whose status cannot be read, so that they are not among `jobs`.
+        unread_pipeline: The file of the record of its pipeline, if it cannot be read.
     """
 
     id: str
     jobs: Sequence[JobT]
     pipeline: PipelineRecord | None = None
     unread: Sequence[AttemptFolder] = ()
+    unread_pipeline: pathlib.Path | None = None
 
     @property
     def steps(self) -> list[StepRecord]:
@@ -150,7 +153,10 @@ class Selection(msgspec.Struct, frozen=True):
         return jobs
 
     def check_read(self, run: FoundRun[JobT]) -> None:
-        """Raise CommandError if an attempt may be selected whose status cannot be read; names its folder."""
+        """Raise CommandError if an attempt, or the pipeline, may be selected that cannot be read; names the file."""
+        if run.unread_pipeline and self.whole:
+            why = f"{run.unread_pipeline} cannot be read; --task selects a job"
+            raise CommandError(f"run {run.id}: the state of its pipeline is not known: {why}", ExitCode.PLATFORM)
         newest = {
             quote(job.status.identity.task): job.status.identity.attempt
             for job in sorted(run.jobs, key=_task_and_attempt)

@@ -169,3 +169,17 @@ def test_a_name_may_be_that_of_a_run_that_cannot_be_read():
     assert f"{folder / 'status.json'} cannot be read: Input data was truncated; it may be a newer run" in " ".join(
         tfsteps("show", "mnist")[2].split()
     )
+
+
+@pytest.mark.parametrize("command", ["stop", "attach", "rerun"])
+def test_a_pipeline_that_cannot_be_read_has_not_ended(command):
+    file = saved(state=State.SUCCEEDED).folder.parents[1] / "pipeline.json"
+    file.write_text("{")
+    code, _, err = tfsteps(command, "r1")
+    assert (code, f"the state of its pipeline is not known: {file} cannot be read; --task selects a job" in err) == (
+        13,
+        True,
+    )
+    code, _, err = tfsteps("show", "r1")
+    assert (code, err) == (0, f"warning: {file} cannot be read: the state of the pipeline is not known\n")
+    assert tfsteps("stop", "r1", "--task", "mnist")[0] == 0

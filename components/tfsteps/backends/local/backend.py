@@ -130,15 +130,23 @@ class LocalBackend:
         run = self.resolve(text)
         if why := _unread(run):
             raise CommandError(f"run {run}: {why}", ExitCode.PLATFORM)
+        file = store.run_folder(run) / "pipeline.json"
+        recorded = file.exists()  # first: it may be written in between
         attempts, jobs, pipeline = store.attempts(run), self.jobs(run), PipelineRecord.read(run)
         if attempts and not jobs:
             newest = attempts[-1]
-            unread = f"{newest.folder} has no status that can be read; look at {newest.log}"
-            raise CommandError(unread, ExitCode.PLATFORM)
-        if not (attempts or pipeline):
+            why = f"{newest.folder} has no status that can be read; look at {newest.log}"
+            raise CommandError(why, ExitCode.PLATFORM)
+        if not (attempts or recorded):
             raise CommandError(f"run {run}: {_unrecorded(run)}", ExitCode.PLATFORM)
         read = {job.attempt.folder for job in jobs}
-        return FoundRun(run, jobs, pipeline, [attempt for attempt in attempts if attempt.folder not in read])
+        unread = [attempt for attempt in attempts if attempt.folder not in read]
+        if pipeline or not recorded:
+            return FoundRun(run, jobs, pipeline, unread)
+        if file not in self._unreadable:
+            self._unreadable.add(file)
+            self._warn(f"{file} cannot be read: the state of the pipeline is not known")
+        return FoundRun(run, jobs, None, unread, file)
 
     def recorded(self, job: LocalAttempt) -> bytes:
         return recorded_job(job.attempt)
