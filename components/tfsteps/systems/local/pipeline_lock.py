@@ -90,19 +90,26 @@ def stop_jobs(identity: Identity, scope: Scope) -> list[str]:
         scope: siblings = jobs of tasks with the same parent folder as the finalizer's task; run = all jobs.
 
     Raises:
-        LaunchError: A launcher does not end, or cannot be signalled from here.
+        LaunchError: A launcher does not end, or cannot be signalled from here, or its job is not known; the other jobs
+            are stopped.
     """
     parent = _parent(identity.task)
     jobs: dict[AttemptFolder, str] = {}
+    left: list[str] = []
     for attempt in store.attempts(identity.run):
-        alive, status = attempt.alive(), attempt.status()
-        if not alive.no and (scope == "run" or _parent(status.identity.task) == parent):
+        if attempt.alive().no:
+            continue
+        try:
+            status = attempt.status()
+        except OSError as error:
+            left.append(f"the job of {attempt.folder} was not stopped: {error}")
+            continue
+        if scope == "run" or _parent(status.identity.task) == parent:
             jobs[attempt] = status.job
     answers = {attempt: attempt.terminate() for attempt in jobs}
     until_ended(attempt for attempt, answer in answers.items() if not answer.unknown)
-    if left := [
-        f"{jobs[attempt]} was not stopped: {answer.why}" for attempt, answer in answers.items() if answer.unknown
-    ]:
+    left += [f"{jobs[attempt]} was not stopped: {answer.why}" for attempt, answer in answers.items() if answer.unknown]
+    if left:
         raise LaunchError(f"{'; '.join(left)}; stop it where it runs", retryable=False)
     return list(jobs.values())
 
