@@ -60,7 +60,7 @@ def test_an_image_that_is_not_installed_here(tmp_path, home):
     code, _, err = tfsteps("logs", run_id)
     assert (code, err) == (
         2,
-        f"error: run {run_id} has no jobs; `tfsteps show {run_id}` says how it ended\n",
+        f"error: run {run_id} has no jobs; `tfsteps show {run_id}` with the same options says how it ended\n",
     )
     assert tfsteps("rerun", run_id)[0] == 2, "and so it is when it is run again"
     home.rename(tmp_path / "moved")

@@ -381,6 +381,16 @@ def test_a_workflow_whose_launcher_failed_without_a_job_is_listed_and_shown(pipe
         assert lines[-1] == f"nightly failed after 3s: {REFUSED}"
 
 
+def test_a_run_of_kubeflow_pipelines_whose_job_was_deleted_is_listed_and_shown(pipelines):
+    """As observed: a launcher that had a job labels its pod without a step, and `tfsteps stop` deletes the job."""
+    stopped = "mnist-2w5b cancelled after 51s: `tfsteps stop` ended it. Step exit code 12: the job was cancelled."
+    pod = failed_launcher(message=stopped)
+    del pod["metadata"]["labels"]["tfsteps.dev/step"]
+    rows = [line.split()[:7] for line in pipelines(pod)]
+    assert ["nightly-b4b4b", "0b9a5a3e", "nightly", "-", "-", "failed", "-"] in rows
+    assert pipelines(pod, command=("show", "0b9a5a3e"))[-1] == f"nightly failed after 3s: {stopped}"
+
+
 @pytest.mark.parametrize(
     "pod",
     [

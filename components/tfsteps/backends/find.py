@@ -140,7 +140,9 @@ class Selection(msgspec.Struct, frozen=True):
             there = ", ".join(map(str, numbers))
             raise CommandError(f"run {run.id}: attempt {self.attempt} is unknown; there is {there}")
         if self.task is None:
-            raise CommandError(f"run {run.id} has no jobs; `tfsteps show {run.id}` says how it ended")
+            raise CommandError(
+                f"run {run.id} has no jobs; `tfsteps show {run.id}` with the same options says how it ended"
+            )
         raise CommandError(f"run {run.id}: task {self.task!r} is unknown; it has {_some(sorted(known)) or 'none'}")
 
     def certain(self, run: FoundRun[JobT]) -> list[JobT]:

@@ -346,8 +346,8 @@ def _without_pod(step: Node, *, pods_known: bool) -> Node:
 def failed_pipelines(api: Api, namespace: str, jobs: Iterable[ClusterJob]) -> list[PipelineRecord]:
     """Return the Workflows with a launcher that failed and without a job, the oldest first.
 
-    The templates for Argo label the pods of launchers. Under Kubeflow Pipelines a launcher that fails without a job
-    labels its own, if it may.
+    The templates for Argo label the pods of launchers. Under Kubeflow Pipelines a launcher labels its own, if it may:
+    without a step once it has a job, which may be deleted since, as by `tfsteps stop`.
 
     Args:
         api: The cluster.
@@ -363,10 +363,10 @@ def _failed(api: Api, namespace: str, objects: EngineObjects, known: AbstractSet
     """Yield the failed runs with such an object, except those whose run label or name is `known`."""
     runs: dict[tuple[str, str], list[_Item]] = {}
     try:
-        for pod in api.iterate(PODS, namespace, labelSelector=f"{RUN_ID},{STEP},{objects.pod_label}"):
+        for pod in api.iterate(PODS, namespace, labelSelector=f"{RUN_ID},{objects.pod_label}"):
             labels = pod["metadata"].get("labels") or {}
             run, name = labels.get(RUN_ID, ""), labels.get(objects.pod_label, "")
-            if labels.get(STEP) in _LAUNCHERS and known.isdisjoint((run, name)):
+            if labels.get(STEP, "launch") in _LAUNCHERS and known.isdisjoint((run, name)):
                 runs.setdefault((run, name), []).append(pod)
     except ApiError as error:
         if error.status not in (403, 404):
