@@ -157,6 +157,19 @@ def test_a_ranks_exit_code_explains_a_failure_before_the_manager_if_rank_0_repor
     )
 
 
+@pytest.mark.parametrize(
+    ("codes", "first"),
+    [(("", ""), None), (("7", "9"), None), (("", "9"), _WORKERS[1]), (("7", ""), _WORKERS[0])],
+)
+@pytest.mark.parametrize("code", [128, 256])
+def test_of_several_failed_pods_none_is_the_first_unless_one_alone_has_an_exit_code(code, codes, first):
+    following = Following()
+    following.task(0)
+    pods = [{"job_id": rank, "status": "failed", "exit_code": text} for rank, text in enumerate(codes)]
+    following.task(code, status="finished", worker="failed", _pods_=pods)
+    assert following.tracker.last().replica == first
+
+
 def test_the_time_in_the_queue_after_a_suspension_is_not_part_of_a_run():
     tracker, replica = ChainTracker(_WORKERS[:1]), ReplicaStatus(role="worker", index=0)
     incarnations = Incarnations([replica])

@@ -123,11 +123,14 @@ class ChainTracker:
         return self.final
 
     def _first_failed(self, task: Mapping[str, Any] | None) -> ReplicaName | None:
-        """Return the replica whose pod failed; None = none. HAI also marks pods without an exit code as failed."""
+        """Return the replica whose pod failed; None = none, or several, of which HAI does not say which was the first.
+
+        HAI also marks pods without an exit code as failed: one that has a code comes before them.
+        """
         ranks = list(self._ranks)
         pods = [pod for pod in (task or {}).get("_pods_") or [] if str(pod.get("status", "")).startswith("failed")]
-        pods.sort(key=lambda pod: not _exit_code(pod))
-        return ranks[int(pods[0]["job_id"])] if pods else None
+        pods = [pod for pod in pods if _exit_code(pod)] or pods
+        return ranks[int(pods[0]["job_id"])] if len(pods) == 1 else None
 
     def _places(self, task: Mapping[str, Any]) -> None:
         ranks = list(self._ranks.values())
