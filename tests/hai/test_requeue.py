@@ -33,7 +33,7 @@ def test_a_task_is_interrupted_and_goes_on(environment, capsys):
     launcher.process.wait(60)
     requeue("run", on="hai")
     assert "already ended" in capsys.readouterr().out
-    with pytest.raises(CommandError, match="has ended"):
+    with pytest.raises(CommandError, match=r"has ended: [^;]*[^.;]; `tfsteps rerun`"):
         change("run", priority="HIGH", on="hai")
 
 

@@ -78,7 +78,8 @@ class HaiBackend(PlatformBackend[HaiRun]):
             self._check_group(queue)
         for job in jobs:
             if job.status.state.terminal:
-                raise CommandError(f"{job.status.job} has ended: {verdict(job.status)}; `tfsteps rerun` runs it again")
+                how = verdict(job.status).rstrip(".")
+                raise CommandError(f"{job.status.job} has ended: {how}; `tfsteps rerun` runs it again")
         for job in jobs:
             if level is not None:
                 self.runs.client.set_priority(job.chain, level)
