@@ -106,7 +106,7 @@ def test_a_job_that_nobody_comes_for():
         lines, count = swept(server)
     assert deleted(server) == [("a", "uid-a")]
     assert lines == [
-        "TFJob ml/a deleted: it is running, and its Workflow wf has ended (Failed) and wf.train has no pod"
+        "TFJob ml/a deleted: it is running, and its Workflow wf has ended (Failed) and wf.train has no unfinished pod"
     ]
     assert str(count) == "1 jobs looked at, 1 deletions due"
 

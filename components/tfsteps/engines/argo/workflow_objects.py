@@ -139,11 +139,11 @@ class Workflows:
         if (workflow, step) in self._steps:
             return ""
         end = self._end(workflow)
-        return f"its Workflow {name} {end} and {step or 'its launcher'} has no pod" if end else ""
+        return f"its Workflow {name} {end} and {step or 'its launcher'} has no unfinished pod" if end else ""
 
     @functools.cached_property
     def _steps(self) -> set[tuple[_Workflow, str]]:
-        """The steps that have a pod, by Workflow and node."""
+        """The steps that have an unfinished pod, by Workflow and node."""
         steps = set()
         for pod in self._api.iterate(PODS, self._namespace, labelSelector=self._selector, fieldSelector=_UNFINISHED):
             if owner := owner_of(pod):

@@ -107,7 +107,7 @@ def test_the_age_of_a_task_is_that_by_the_clock_of_hai(platform, ahead, stopped,
     ("workflows", "pods", "why"),
     [
         ([workflow()], [], ""),
-        ([workflow("Failed")], [], "its Workflow wf has ended (Failed) and wf.train has no pod"),
+        ([workflow("Failed")], [], "its Workflow wf has ended (Failed) and wf.train has no unfinished pod"),
         ([workflow("Failed")], [step("wf.train")], ""),
         ([workflow("Failed")], [step("wf.other")], "has ended (Failed)"),
         ([], [], "its Workflow wf is gone"),
