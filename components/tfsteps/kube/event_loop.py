@@ -104,10 +104,17 @@ class EventLoop:
             waiting = [task for task in self._tasks if task.waits]
             for task in waiting:
                 task.waits = None
+            extra = bool(waiting) and not self._idle.acquire(
+                blocking=False
+            )  # each worker runs a task, perhaps for long
+            self._workers += extra
         for task in waiting:
             self._ready.put((task, None))
         for _ in range(self._workers):
             self._ready.put(None)
+        if extra:
+            with contextlib.suppress(RuntimeError):  # no more threads: then they are closed after what runs
+                threads.start("last worker", self._work, self._failed)
         self._call()
 
     # --- for tasks, in any thread

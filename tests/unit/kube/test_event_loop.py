@@ -150,7 +150,8 @@ def test_a_wait_that_is_begun_again_and_again_keeps_one_timer(loop, pair):
     assert len(loop._timers) == 1
 
 
-def test_a_loop_that_is_closed_closes_what_waits_and_what_runs(pair):
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_loop_that_is_closed_closes_what_waits_and_what_runs(pair, workers):
     loop, closed, begun, go = EventLoop(), [], threading.Event(), threading.Event()
 
     async def waits(what):
@@ -167,10 +168,15 @@ def test_a_loop_that_is_closed_closes_what_waits_and_what_runs(pair):
         finally:
             closed.append("ran")
 
-    for coroutine in (waits(readable(pair[0], 60)), waits(pause(60)), runs()):
+    for waiting, coroutine in enumerate((waits(readable(pair[0], 60)), waits(pause(60)), runs())):
+        until(lambda waiting=waiting: sum(task.waits is not None for task in loop._tasks) == waiting)
+        if waiting:
+            until(lambda: loop._idle.acquire(blocking=False))
+            if workers == 1:  # else the next task gets a worker of its own
+                loop._idle.release()
         loop.run(coroutine, closed.append)
-    until(lambda: sum(task.waits is not None for task in loop._tasks) == 2)
     begun.wait()  # one that has not begun has nothing to end
+    assert loop._workers == workers
     loop.close()
     until(lambda: closed == ["waited", "waited"])
     go.set()
