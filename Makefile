@@ -20,7 +20,7 @@ COMPAT := conformance job_crds gang preflight argo kfp_pods pipelines schedule
 STRUCTURE := test_page_width.py test_words.py test_module_rules.py test_layers.py test_names_in_docs.py test_sizes.py test_imported_names.py test_system_names.py test_paths_in_pages.py test_unit_folders.py
 
 # What `make check` tests; CI empties it, because its suites have these tests, too.
-CHECKED ?= tests/golden $(addprefix tests/unit/repository/,$(STRUCTURE))
+CHECKED ?= tests/golden tests/faults/test_mutations.py $(addprefix tests/unit/repository/,$(STRUCTURE))
 
 .PHONY: help setup demo test test-unit test-for check docs format golden bench lock official release faults mutants soak unknown image cluster cluster-down compat python-versions browser clean
 .DEFAULT_GOAL := help

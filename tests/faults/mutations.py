@@ -82,8 +82,9 @@ _HASTY = Edit(  # what is late is taken for lost
 )
 _HASTY_LOG = Edit(
     _LOGS,
-    "                    await stream.begin(seconds)\n",
-    "                    await stream.begin(min(seconds, 1.2))\n                    stream._silence = seconds\n",
+    "                    await stream.begin(_QUIET_SECONDS if follows else _ANSWER_SECONDS)\n",
+    "                    await stream.begin(1.2)\n"
+    "                    stream._silence = _QUIET_SECONDS if follows else _ANSWER_SECONDS\n",
 )
 _NO_NEW_TOKEN = (
     Edit(_API, "            if response.status != 401 or refused:\n", "            if True:\n"),
@@ -300,7 +301,7 @@ MUTANTS = (
     ),
     Mutant(
         "waits for the end of a log whose container has ended",
-        (Edit(_LOGS, "self._loop.call_later(_END_SECONDS, self._hang_up)\n", "pass\n"),),
+        (Edit(_LOGS, "self._hang_up if ended else self._leave_for_the_earlier_log", "lambda: None"),),
         {"log": "half-open|half-open later"},
     ),
     Mutant(
