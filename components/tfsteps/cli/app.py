@@ -3,6 +3,7 @@
 import contextlib
 import importlib
 import os
+import pathlib
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, NamedTuple, get_args
@@ -278,8 +279,10 @@ def reported() -> Iterator[None]:
     except OSError as error:  # a full disk under standard output, a run folder of another user
         named = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
         what = f"{STDOUT} cannot be written: {error.strerror}" if error.filename == STDOUT else named
-        if not error.filename and os.readlink("/proc/self/cwd").endswith(" (deleted)"):  # noqa: PTH115  no file
-            what = "the current folder was removed"
+        try:
+            pathlib.Path.cwd()
+        except FileNotFoundError:
+            what = what if error.filename else "the current folder was removed"
         say(f"error: {what}; {next_step(error)}")
         raise typer.Exit(ExitCode.PLATFORM) from error
     except typer.Exit:  # of a command that has said all
