@@ -104,9 +104,8 @@ class EventLoop:
             waiting = [task for task in self._tasks if task.waits]
             for task in waiting:
                 task.waits = None
-            extra = bool(waiting) and not self._idle.acquire(
-                blocking=False
-            )  # each worker runs a task, perhaps for long
+            # each worker may run a task that blocks
+            extra = bool(waiting) and not self._idle.acquire(blocking=False)
             self._workers += extra
         for task in waiting:
             self._ready.put((task, None))

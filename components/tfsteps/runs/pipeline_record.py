@@ -110,6 +110,11 @@ class PipelineRecord(msgspec.Struct, kw_only=True):
     engine: str = "local"
     demo: Mark | None = None
 
+    @staticmethod
+    def file(run: str) -> pathlib.Path:
+        """Return the file of a run's record; it need not exist."""
+        return run_folder(run) / "pipeline.json"
+
     def write(self) -> None:
         """Replace the record in the run folder as a whole. OSError if that fails."""
         folder = run_folder(self.run)
@@ -118,7 +123,7 @@ class PipelineRecord(msgspec.Struct, kw_only=True):
         new = folder / "pipeline.json.new"
         with open_private(new, "wb") as file:
             file.write(msgspec.json.encode(self))
-        new.replace(folder / "pipeline.json")
+        new.replace(self.file(self.run))
         os.utime(folder, ns=(before.st_atime_ns, before.st_mtime_ns))  # runs are ordered by the times of their folders
 
     @classmethod
@@ -132,7 +137,7 @@ class PipelineRecord(msgspec.Struct, kw_only=True):
             alive = AttemptFolder(
                 pipeline_folder(run)
             ).alive()  # first: its end is recorded before the lock is released
-            record = msgspec.json.decode((run_folder(run) / "pipeline.json").read_bytes(), type=cls)
+            record = msgspec.json.decode(cls.file(run).read_bytes(), type=cls)
         except (OSError, *NOT_READABLE):
             return None
         if not (record.state.terminal or alive.yes):

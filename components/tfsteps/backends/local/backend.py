@@ -130,7 +130,7 @@ class LocalBackend:
         run = self.resolve(text)
         if why := _unread(run):
             raise CommandError(f"run {run}: {why}", ExitCode.PLATFORM)
-        file = store.run_folder(run) / "pipeline.json"
+        file = PipelineRecord.file(run)
         recorded = file.exists()  # first: it may be written in between
         attempts, jobs, pipeline = store.attempts(run), self.jobs(run), PipelineRecord.read(run)
         if attempts and not jobs:

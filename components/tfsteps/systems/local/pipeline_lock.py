@@ -97,9 +97,9 @@ def stop_jobs(identity: Identity, scope: Scope) -> list[str]:
     jobs: dict[AttemptFolder, str] = {}
     left: list[str] = []
     for attempt in store.attempts(identity.run):
-        if attempt.alive().no:
-            continue
         try:
+            if attempt.alive().no:
+                continue
             status = attempt.status()
         except OSError as error:
             left.append(f"the job of {attempt.folder} was not stopped: {error}")

@@ -21,3 +21,11 @@ def test_a_job_that_cannot_be_read_is_not_known_to_be_stopped(scope):
     (runs.folder / "status.json").write_text("{")
     with lock, pytest.raises(LaunchError, match=f"the job of {runs.folder} was not stopped: .* cannot be read"):
         stop_jobs(FINALIZER, scope)
+
+
+def test_a_lock_that_cannot_be_read_keeps_no_other_job_running():
+    broken = saved(task="broken")
+    (broken.folder / "lock").unlink(missing_ok=True)
+    (broken.folder / "lock").mkdir()
+    with pytest.raises(LaunchError, match=f"the job of {broken.folder} was not stopped: "):
+        stop_jobs(FINALIZER, "run")
