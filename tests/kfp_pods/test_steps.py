@@ -79,10 +79,9 @@ def test_an_evicted_training_that_no_pod_follows_takes_its_job_along(backend):
     assert gone - asked < SECONDS
 
 
-@pytest.mark.alone  # as below
 def test_an_evicted_training_that_another_try_may_follow_keeps_its_job_for_it(backend):
     """With `set_retry`, whose policy is OnFailure, Argo decides by timing."""
-    step = Step(backend.run("maybe"), "train", "train", job("maybe", ASLEEP), lingers=0.11)
+    step = Step(backend.run("maybe"), "train", "train", job("maybe", ASLEEP), lingers=2.0)
     pod, _ = backend.start(step, 0)
     backend.until_said(pod, "[worker-0] up")
     [uid] = backend.jobs("maybe")

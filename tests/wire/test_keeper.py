@@ -76,6 +76,9 @@ class Cluster:
         if "watch" in asked.query:
             return Answer(parts=[0.3])
         items = [self.job] if self.job and plural == "tfjobs" else []
+        if asked.query.get("fieldSelector") == "metadata.name=step":
+            self.pod["metadata"] |= {"name": "step", "resourceVersion": "1"}
+            items = [self.pod]
         return Answer(body={"metadata": {"resourceVersion": "1"}, "items": items})
 
     def change(self, asked, plural):
@@ -98,7 +101,7 @@ class Cluster:
         return self.job
 
 
-def follower(server, *, recreated=NO, terminating=False, **fields):
+def follower(server, *, recreated=NO, terminating=False, kills_at_once=False, **fields):
     """Return a followed job, whose launcher is a step of a Workflow that is not watched."""
     meta = {"name": "step", "namespace": "ns", "uid": "p", "ownerReferences": [{**FLOW, "controller": True}]}
     with pytest.MonkeyPatch.context() as patched:
@@ -106,6 +109,7 @@ def follower(server, *, recreated=NO, terminating=False, **fields):
         pod = LauncherPod.of(Api(server.access(), patience=0), {"metadata": meta}, find_pipeline)
     pod.pipeline.recreates_pod, pod.pipeline.terminating = recreated, known(terminating)
     pod.pipeline.pending, pod.grace_seconds = NO, GRACE_SECONDS
+    pod.pipeline.kills_at_once = kills_at_once
     job = spec.from_plain({**JOB, **fields})
     return KubernetesJob(Api(server.access()), TFJob(), tfjob("Running"), job, pod)
 
@@ -138,6 +142,53 @@ def test_an_evicted_launcher_makes_the_keeper_and_then_gives_it_the_job():
     assert meta["labels"] == {"app.kubernetes.io/managed-by": "tfsteps"}, "it is no training job"
     uid = tfjob()["metadata"]["uid"]
     assert change[1]["metadata"] == {"uid": uid, "ownerReferences": [KEEPER], "annotations": {KEPT_UNTIL: UNTIL}}
+
+
+def test_a_job_is_kept_before_the_sigterm_that_leaves_no_time_for_it():
+    """The API server knows earlier than the launcher's container that the pod is being deleted."""
+    cluster = Cluster()
+    with serve(cluster) as server:
+        job = follower(server, kills_at_once=True, recreated=MAYBE)
+        events = job.events()
+        until(lambda: next(events) and cluster.job["metadata"]["ownerReferences"] == [KEEPER])
+        for _ in range(5):
+            next(events)  # the engine decides by how the step ends: it is SIGTERM that ends it
+        job.stop(Cause.CANCELLED)
+        with pytest.raises(LaunchError, match="this pod is being evicted; the job is kept until"):
+            list(events)
+        job._api.stopping.set()
+    assert [(method, plural) for method, plural, _ in cluster.changes] == [("POST", "jobs"), ("PATCH", "tfjobs")]
+
+
+def test_a_job_that_ends_with_its_launcher_is_deleted_at_sigterm_without_another_question():
+    cluster, questions = Cluster(), []
+
+    def script(asked):
+        if asked.path.endswith("/pods/step"):
+            questions.append(asked.path)
+        return cluster(asked)
+
+    with serve(script) as server:
+        job = follower(server, kills_at_once=True, on_evicted="stop")
+        events = job.events()
+        until(lambda: next(events) and job._host._deleting)
+        for _ in range(5):
+            next(events)
+        assert cluster.changes == []
+        job.stop(Cause.CANCELLED)
+        assert [method for method, _, _ in cluster.changes] == ["DELETE"]
+        assert questions == []
+        assert [event for event in events if isinstance(event, JobChanged)][-1].state is State.CANCELLED
+        job._api.stopping.set()
+
+
+def test_a_pod_that_is_deleted_without_a_sigterm_ends_with_its_grace_period(monkeypatch):
+    monkeypatch.setitem(globals(), "GRACE_SECONDS", 0.5)
+    with serve(Cluster()) as server:
+        job = follower(server, kills_at_once=True)
+        with pytest.raises(LaunchError, match="the job is kept until"):
+            list(job.events())
+        job._api.stopping.set()
 
 
 UNKEPT = {

@@ -30,6 +30,9 @@ class PipelineContext(Protocol):
     pending: Answer
     """Whether the engine has not seen this pod run yet: it may create another if this one is lost now."""
 
+    kills_at_once: bool
+    """Whether a step lives on for only a tenth of a second after SIGTERM: too short for several requests."""
+
     failure: str
     """Why the run is no longer watched, by a fault of tfsteps; empty = it is watched."""
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from tfsteps.answer import Answer
+from tfsteps.answer import Answer, unknown
 from tfsteps.kube.errors import ApiError
 from tfsteps.systems.base import Cause, LaunchError
 from tfsteps.systems.pipeline import PipelineContext
@@ -59,14 +59,12 @@ class Stoppable(Protocol):
 
 
 class _Leaving(msgspec.Struct):
-    """It is not known yet what becomes of the job. Times are those of the monotonic clock."""
+    """The launcher got SIGTERM, or will, and the job goes on or may. Times are those of the monotonic clock."""
 
     began: float
     asked: float
     leave: Leave
     """The last answer."""
-
-    repeated: bool = False
 
 
 class _Stopping(msgspec.Struct):
@@ -116,7 +114,7 @@ class StopController:
 
     @property
     def leaving(self) -> bool:
-        """Whether the launcher got SIGTERM, and it is not known yet what becomes of the job."""
+        """Whether the launcher got SIGTERM, or will, and this has not ended it or its job yet."""
         return isinstance(self._phase, _Leaving) and not self._job.ended
 
     def request(self, cause: Cause, client: Any, cluster: Any) -> None:
@@ -130,7 +128,8 @@ class StopController:
         self.requests += cause.requested
         if self.leaving and cause is Cause.CANCELLED and isinstance(self._phase, _Leaving):
             # Engines repeat SIGTERM, and the first second does not show yet whether the pod is being evicted.
-            self._phase.repeated = True
+            if self._phase.leave.answer.no:
+                self.begin(cause, client, self._phase.leave.sentence)
         elif self.repeated and not self.leaving:
             self._job.give_up()
         elif self.cause is None and not self._job.ended:
@@ -143,6 +142,16 @@ class StopController:
                     return
                 sentence = leave.sentence
             self.begin(Cause.CANCELLED if cause.requested else cause, client, sentence)
+
+    def expect(self, cluster: Any) -> None:
+        """Settle what becomes of the job at the SIGTERM that will come: the launcher's pod is being deleted.
+
+        Called from a thread of its own, which the signal does not interrupt.
+        """
+        if self._phase is None and not self._job.ended:
+            began = time.monotonic()
+            self._phase = leaving = _Leaving(began, began, Leave(unknown("the answers have not come yet")))
+            leaving.leave = self._job.leave(cluster, 0.0)
 
     def begin(self, cause: Cause, client: Any, sentence: str = "") -> None:
         """Stop the job for a cause. Safe in a signal handler."""
@@ -193,12 +202,15 @@ class StopController:
             leaving.leave = self._job.leave(cluster, now - leaving.began)
             leaving.asked = time.monotonic()
         answer = leaving.leave.answer
-        seconds = min(self._grace_seconds, _PAUSE_SECONDS) if leaving.repeated else self._grace_seconds
+        seconds = min(self._grace_seconds, _PAUSE_SECONDS) if self.repeated else self._grace_seconds
+        late = now - leaving.began >= seconds
+        if not (self.requests or late):
+            return  # it is SIGTERM that ends this launcher: engines decide by how a step ends
         if answer.no:
             self.begin(Cause.CANCELLED, client, leaving.leave.sentence)
         elif answer.yes:
             raise LaunchError(f"this pod is being evicted; {leaving.leave.sentence}", retryable=True)
-        elif now - leaving.began >= seconds:
+        elif late:
             why = f"whether it is being evicted, and another pod follows, is not known ({answer.why})"
             raise LaunchError(f"this pod got SIGTERM, and {why}: {self._job.what} was not stopped", retryable=True)
 

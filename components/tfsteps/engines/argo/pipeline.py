@@ -137,6 +137,8 @@ def _callee(call: _Node) -> str:
 class WorkflowContext:
     """A Workflow as a `PipelineContext`, which describes the attributes."""
 
+    kills_at_once = False
+
     def __init__(self, api: Api, pod: Mapping[str, Any], owner: Mapping[str, Any]) -> None:
         """Watch the Workflow that `owner`, an ownerReference of the launcher's pod, refers to."""
         reference = {key: owner[key] for key in ("apiVersion", "kind", "name", "uid")}

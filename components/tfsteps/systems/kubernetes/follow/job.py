@@ -116,6 +116,8 @@ class KubernetesJob:
         created = seconds(meta.get("creationTimestamp")) or time.time()
         following = Following(self._api, self._urgent, self._kind, self._tracker, created)
         following.pods.warnings = self._warnings
+        if self._host:
+            self._host.watch_deletion(lambda: self._stop.expect(self._in_handler))
         self._tensorboard.start()
         limit, end_due = self._kind.restart_limit(self._job), math.inf
         while not (final := self._tracker.final):
