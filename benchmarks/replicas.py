@@ -1,8 +1,9 @@
 """A job of a thousand replicas: how soon its end is reported, when its launcher exits, and its threads and memory.
 
 No test cluster can run a thousand pods. A server in a process of its own stands for the API server: it lists the job
-and its pods, follows each pod's log over a TLS connection of its own, and ends all of them at once. All the rest is
-real: the launcher is one that adopts the job.
+and its pods, follows each pod's log over a TLS connection of its own, and ends all of them at once. Its pods are as
+large as those of the training operator, whose TF_CONFIG has the address of each replica: 55 MB for a thousand. All the
+rest is real: the launcher is one that adopts the job.
 """
 
 import asyncio
@@ -32,6 +33,9 @@ from tests.unit.systems.kubernetes.objects import pod, tfjob
 
 REPLICAS = {True: 100, False: 1000}
 RUNS = {True: 1, False: 3}
+POD = json.loads(pathlib.Path(__file__).with_name("pod.json").read_text())
+"""A TFJob's pod, recorded on Kubernetes 1.37 with the training operator 1.9, without what differs between pods."""
+
 REPORTED = 1.0  # seconds
 END = 2.0
 QUIET = 3.0  # seconds from the first line of the last log to the end of all
@@ -169,7 +173,8 @@ class _Server:
     """What of an API server a launcher needs that follows one job."""
 
     def __init__(self, replicas: int, pipe: Connection) -> None:
-        self._replicas, self._pipe = replicas, pipe
+        self._pipe, self._replicas = pipe, replicas
+        self._encoded = {status: list(_pods(status, replicas)) for status in ("running", "succeeded")}
         self._following = 0
         self._end = asyncio.Event()
         self._said = asyncio.Event()
@@ -204,22 +209,25 @@ class _Server:
             await self._log(query, send)
         elif "watch" in query:
             await self._end.wait()
-            ended = [tfjob("Succeeded")] if "tfjobs" in path else self._pods("succeeded")
             if "tfjobs" in path:
                 await self._said.wait()
-            for item in ended:
-                send(json.dumps({"type": "MODIFIED", "object": _whole(item, jobs="tfjobs" in path)}).encode() + b"\n")
-            await writer.drain()
+            for item in [self._job()] if "tfjobs" in path else self._pods():
+                send(b'{"type": "MODIFIED", "object": %b}\n' % item)
+                await writer.drain()
             if "tfjobs" in path:
                 self._pipe.send(time.monotonic())
             self._said.set()
             await asyncio.sleep(3600)
         else:
             jobs = "tfjobs" in path
-            items = [_whole(entry, jobs=jobs) for entry in ([self._job()] if jobs else self._pods())]
+            first, most = int(query.get("continue", 0)), int(query.get("limit", self._replicas))
+            items = [self._job()] if jobs else self._pods()[first : first + most]
             kind, api = ("TFJobList", "kubeflow.org/v1") if jobs else ("PodList", "v1")
-            listed = {"kind": kind, "apiVersion": api, "metadata": {"resourceVersion": "7"}, "items": items}
-            send(json.dumps(items[0] if path.endswith("/tfjobs/job") else listed).encode())
+            meta = {"resourceVersion": "7"}
+            if not jobs and first + most < self._replicas:
+                meta["continue"] = str(first + most)
+            listed = json.dumps({"kind": kind, "apiVersion": api, "metadata": meta, "items": []}).encode()
+            send(items[0] if path.endswith("/tfjobs/job") else listed[:-2] + b", ".join(items) + b"]}")
 
     async def _log(self, query: dict[str, str], send) -> None:
         second = dt.datetime.fromisoformat("2026-11-21T08:00:01+00:00")
@@ -236,19 +244,35 @@ class _Server:
         else:
             send(b"".join(lines))
 
-    def _job(self) -> dict:
-        return tfjob("Succeeded" if self._end.is_set() else "Running")
+    def _job(self) -> bytes:
+        return _encoded(tfjob("Succeeded" if self._end.is_set() else "Running"), "TFJob", "kubeflow.org/v1")
 
-    def _pods(self, status: str = "running") -> list[dict]:
-        status = "succeeded" if self._end.is_set() else status
-        return [pod(status, f"worker-{i}", f"p{i}") for i in range(self._replicas)]
+    def _pods(self) -> list[bytes]:
+        return self._encoded["succeeded" if self._end.is_set() else "running"]
 
 
-def _whole(item: dict, *, jobs: bool) -> dict:
-    kind, api = ("TFJob", "kubeflow.org/v1") if jobs else ("Pod", "v1")
-    return {
-        "kind": kind,
-        "apiVersion": api,
-        **item,
-        "metadata": {"resourceVersion": "7", "namespace": "ns", **item["metadata"]},
-    }
+def _pods(status: str, replicas: int) -> Iterator[bytes]:
+    workers = [f"job-worker-{i}.ns.svc:2222" for i in range(replicas)]
+    for index in range(replicas):
+        task = {"cluster": {"worker": workers}, "task": {"type": "worker", "index": index}, "environment": "cloud"}
+        [container], [recorded] = POD["spec"]["containers"], POD["status"]["containerStatuses"]
+        env = [*container["env"], {"name": "TF_CONFIG", "value": json.dumps(task, separators=(",", ":"))}]
+        item = pod(status, f"worker-{index}", f"p{index}")
+        item["spec"] = {**POD["spec"], "containers": [{**container, "env": env}]}
+        [state] = item["status"]["containerStatuses"]
+        item["status"] = {**POD["status"], "phase": item["status"]["phase"], "containerStatuses": [recorded | state]}
+        fields = {"manager": "manager", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1"}
+        item["metadata"]["managedFields"] = [{**fields, "fieldsV1": _fields(item)}]
+        yield _encoded(item, "Pod", "v1")
+
+
+def _fields(value: object) -> dict:
+    """Return the names of all fields of an object, as the API server notes who has set them."""
+    if isinstance(value, list):
+        return {f"k:{index}": {".": {}, **_fields(entry)} for index, entry in enumerate(value)}
+    return {f"f:{key}": _fields(entry) for key, entry in value.items()} if isinstance(value, dict) else {}
+
+
+def _encoded(item: dict, kind: str, api: str) -> bytes:
+    meta = {"resourceVersion": "7", "namespace": "ns", **item["metadata"]}
+    return json.dumps({"kind": kind, "apiVersion": api, **item, "metadata": meta}).encode()

@@ -299,8 +299,8 @@ def test_what_the_server_warns_of_is_shown_once(capsys):
 
 
 def test_pages_of_large_objects_have_fewer_of_them(monkeypatch):
-    monkeypatch.setattr(api_module, "_PAGE_BYTES", 1 << 16)
-    text = {7: "x" * (1 << 17)}  # one is larger than a whole page may be
+    monkeypatch.setattr(api_module, "_PAGE_BYTES", 1 << 17)
+    text = {7: "x" * (1 << 18)}  # one is larger than a whole page may be
     items = [{"metadata": {"name": f"{i}", "uid": f"{i}"}, "text": text.get(i, "x" * 4096)} for i in range(40)]
 
     def script(asked):
@@ -311,5 +311,5 @@ def test_pages_of_large_objects_have_fewer_of_them(monkeypatch):
     with serve(script) as server:
         listed = list(Api(server.access(), patience=0).iterate(JOBS, "ns"))
         assert [item["metadata"]["name"] for item in listed] == [str(i) for i in range(40)]
-        assert server.asked[0].query["limit"] == "600"
+        assert server.asked[0].query["limit"] == "100"
         assert len(server.asked) < 25

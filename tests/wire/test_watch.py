@@ -5,7 +5,9 @@ import itertools
 import json
 import threading
 import time
+from typing import Any, TypedDict
 
+import msgspec
 import pytest
 
 from tests.support.waiting import until
@@ -77,6 +79,32 @@ def test_a_list_and_then_every_change():
     assert asked.query["fieldSelector"] == "metadata.name=a"
     assert asked.query["allowWatchBookmarks"] == "true"
     assert int(asked.query["timeoutSeconds"]) > 2000
+
+
+def test_a_kind_with_large_objects_is_listed_in_pages_of_their_needed_fields():
+    class Shape(TypedDict, total=False):
+        kind: str
+        apiVersion: str
+        metadata: Any
+
+    names, seen = [f"{number}" for number in range(250)], []
+
+    def script(asked):
+        first, size = int(asked.query.get("continue", 0)), int(asked.query["limit"])
+        more = {"continue": str(first + size)} if first + size < len(names) else {}
+        items = [{**item(1, name), "spec": "x" * 10_000} for name in names[first : first + size]]
+        return Answer(body={"metadata": {"resourceVersion": "7", **more}, "items": items})
+
+    after = {**event("MODIFIED", 8), "object": {**item(8), "spec": "x"}}
+    with serve(lambda asked: Answer(parts=[after, 0.3]) if "watch" in asked.query else script(asked)) as server:
+        api = Api(server.access())
+        Watch(api, msgspec.structs.replace(JOBS, shape=Shape), "ns", seen.append)
+        until(lambda: len(seen) == 2)
+        api.stopping.set()
+    assert seen[0] == Listed([item(1, name) for name in names])
+    assert seen[1].item.keys() == {"kind", "apiVersion", "metadata"}
+    first, *_, watched = [asked.query for asked in server.asked][:3]
+    assert (first["limit"], watched["resourceVersion"]) == ("100", "7")
 
 
 def test_a_watch_that_is_stopped_ends_with_what_comes_next():

@@ -30,6 +30,7 @@ from tfsteps.systems.kubernetes.cleanup.retention import home_of
 from tfsteps.systems.kubernetes.dependents import apply
 from tfsteps.systems.kubernetes.job_cluster import JobCluster
 from tfsteps.systems.kubernetes.job_kind import JobKind
+from tfsteps.systems.kubernetes.job_pods import JOB_PODS
 from tfsteps.systems.kubernetes.ownership import OwnerIndex, Owners
 
 _LABELS = (RUN_ID, TASK, ATTEMPT)
@@ -255,7 +256,7 @@ class Sweep:
     def _all_pods(self) -> dict[tuple[str, ...], list[_Item]]:
         """The metadata of all jobs' pods, by what they and their job are labelled with."""
         pods: dict[tuple[str, ...], list[_Item]] = {}
-        for pod in self._api.iterate(PODS, self._namespace, labelSelector=_OURS):
+        for pod in self._api.iterate(JOB_PODS, self._namespace, labelSelector=_OURS):
             if self._is_sound(PODS, pod):
                 metadata = {key: pod["metadata"][key] for key in _KEPT if key in pod["metadata"]}
                 pods.setdefault(_key(pod), []).append({"metadata": metadata})
@@ -265,7 +266,7 @@ class Sweep:
         """Return the pods of a job as they are now."""
         meta = item["metadata"]
         selector = f"{_OURS},{kind.selector(meta['name'])}"
-        listed = self._api.iterate(PODS, meta["namespace"], labelSelector=selector)
+        listed = self._api.iterate(JOB_PODS, meta["namespace"], labelSelector=selector)
         return self._own(kind, item, {_key(item): [pod for pod in listed if self._is_sound(PODS, pod)]})
 
     def _own(self, kind: JobKind, item: _Item, pods: Mapping[tuple[str, ...], list[_Item]]) -> list[_Item]:

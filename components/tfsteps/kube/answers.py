@@ -4,6 +4,7 @@ Each function that is named after what it expects returns a check: called with t
 ShapeError unless the answer is that.
 """
 
+import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, TypeVar
@@ -34,12 +35,17 @@ _TOO_DEEP = f"left out: nested more than {_DEEPEST} levels deep"
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|(?P<open>[\[{]+)|(?P<close>[\]}]+)', re.DOTALL)
 
 
-def decode(content: bytes | str) -> dict[str, Any]:
+def decode(content: bytes | str, shape: Any = None) -> dict[str, Any]:
     """Return the JSON object that `content` is. ShapeError if it is anything else.
+
+    Of the objects of a list or of a watch's event, only the fields of `shape`, a TypedDict, are decoded, if they fit.
 
     Anybody may store an object that is nested too deep to be decoded. Its deepest values are left out then, so that
     the other objects of a list are not lost with it; objects without such a value are whole, the others have a `CUT`.
     """
+    if shape:
+        with contextlib.suppress(*NOT_READABLE):
+            return _shaped(content, shape)
     too_deep = False
     try:
         try:
@@ -54,6 +60,19 @@ def decode(content: bytes | str) -> dict[str, Any]:
     for item in (answer.get("items") or [answer.get("object") or answer]) if too_deep else ():
         if isinstance(item, dict) and _TOO_DEEP.encode() in msgspec.json.encode(item):
             item[CUT] = _TOO_DEEP
+    return answer
+
+
+def _shaped(content: bytes | str, shape: Any) -> dict[str, Any]:
+    """Return a list or an event with the fields of `shape` of its objects. One of NOT_READABLE if they do not fit."""
+    fields = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
+    items, item = fields.pop("items", None), fields.pop("object", None)
+    answer: dict[str, Any] = {name: msgspec.json.decode(raw) for name, raw in fields.items()}
+    if items is not None:
+        answer["items"] = msgspec.json.decode(items, type=list[shape] | None)
+    if item is not None:
+        of_kind = answer.get("type") != "ERROR"  # which has a Status
+        answer["object"] = msgspec.json.decode(item, type=shape if of_kind else dict[str, Any])
     return answer
 
 

@@ -5,7 +5,7 @@ import functools
 import re
 import secrets
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -21,11 +21,14 @@ from tfsteps.kube.http_client import AGENT, PATIENCE_SECONDS, READ_SECONDS, Http
 from tfsteps.kube.resource import NAMESPACES, Resource
 from tfsteps.kube.stream import Stream
 
-_PAGE = 600  # objects: a few MB each; ten thousand jobs and the pods of their steps are 34 pages
+_PAGE, _FIRST_PAGE = 600, 100  # objects: the more the smaller they are
 _PAGE_BYTES = 16 << 20  # of pages of several objects: one namespace may be full of large objects
+_GOAL = 8  # a part of that: each pod of a TFJob has the addresses of all replicas, 35 MB for a thousand pods
 _FEWER = 8
 # Of generated names, as the API server makes them: they are also values of labels [source: apiserver, `names`].
 _SUFFIX_LETTERS, _SUFFIX_LENGTH, _LONGEST_NAME = "bcdfghjklmnpqrstvwxz2456789", 5, 63
+_Items = list[dict[str, Any]]
+_Page = tuple[dict[str, Any], int]  # a list, and its length in bytes
 _WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')  # RFC 9111 has several in one header
 
 
@@ -88,22 +91,52 @@ class Api(HttpClient):
 
         UnexpectedAnswerError if a page refers to itself as the next one.
         """
-        more, size = "", _PAGE
+        for page in self._pages(resource, namespace, selectors, self.retry):
+            yield from page["items"] or []
+
+    def listed(self, resource: Resource, namespace: str, **selectors: str) -> tuple[_Items, str]:
+        """Return the objects that the selectors select, and the resourceVersion of the list. Each request is sent once.
+
+        Objects of a `shape` come page by page, others at once, because an API server may have them in its cache.
+        """
+        if resource.shape:
+            pages = self._pages(resource, namespace, selectors, lambda send: send())
+        else:
+            pages = iter([self.list(resource, namespace, once=True, **selectors)])
+        items, version = _Items(), ""
+        for page in pages:
+            items += page["items"] or []
+            version = page["metadata"]["resourceVersion"]
+        return items, version
+
+    def _pages(
+        self,
+        resource: Resource,
+        namespace: str,
+        selectors: Mapping[str, str],
+        retry: Callable[[Callable[[], _Page]], _Page],
+    ) -> Iterator[dict[str, Any]]:
+        more, size = "", min(_FIRST_PAGE, _PAGE)
         while True:
             query = {**selectors, "limit": str(size), **({"continue": more} if more else {})}
-            send = functools.partial(self.send, "GET", resource.path(namespace), query, None, answers.a_list(resource))
             try:
-                listing = self.retry(functools.partial(send, most=_PAGE_BYTES if size > 1 else None))
+                page, length = retry(functools.partial(self._page, resource, namespace, query, one=size == 1))
             except TooLongError:
                 size = max(size // _FEWER, 1)
                 continue
-            yield from listing["items"] or []
-            before, more = more, listing["metadata"].get("continue", "")
+            yield page
+            before, more = more, page["metadata"].get("continue", "")
             if not more:
                 return
             if more == before:
                 raise UnexpectedAnswerError(f"GET {resource.path(namespace)}", "its next page is the same page")
-            size = min(2 * size, _PAGE)
+            size = max(1, min(_PAGE, len(page["items"] or [0]) * _PAGE_BYTES // _GOAL // length))
+
+    def _page(self, resource: Resource, namespace: str, query: Mapping[str, str], *, one: bool) -> _Page:
+        path = resource.path(namespace)
+        with self.open("GET", path, query) as response:
+            content = response.read(None if one else _PAGE_BYTES)
+        return checked(f"GET {path}", content, answers.a_list(resource), resource.shape), len(content)
 
     def create(
         self,
@@ -226,12 +259,10 @@ class Api(HttpClient):
         query: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None,
         check: Check | None = None,
-        *,
-        most: int | None = None,
     ) -> dict[str, Any]:
-        """Send one request, once, and return the object in the answer of at most `most` bytes; else an ApiError."""
+        """Send one request, once, and return the object in the answer."""
         with self.open(method, path, query, None if body is None else msgspec.json.encode(body)) as response:
-            content = response.read(most)
+            content = response.read()
             if method == "POST":
                 self._show_warnings(response.headers)
         return checked(f"{method} {path}", content, check)

@@ -182,10 +182,13 @@ class HttpClient:
         return self._base.path.rstrip("/") + path + (f"?{urllib.parse.urlencode(query)}" if query else "")
 
 
-def checked(request: str, content: bytes | str, check: Check | None) -> dict[str, Any]:
-    """Return `content` as a JSON object. UnexpectedAnswerError if it is not one, or if `check` refuses it."""
+def checked(request: str, content: bytes | str, check: Check | None, shape: Any = None) -> dict[str, Any]:
+    """Return `content` as a JSON object. UnexpectedAnswerError if it is not one, or if `check` refuses it.
+
+    `shape` limits the fields of listed and watched objects; None = all.
+    """
     try:
-        answer = answers.decode(content)
+        answer = answers.decode(content, shape)
         if check:
             check(answer)
     except ShapeError as error:

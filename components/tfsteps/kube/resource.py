@@ -12,11 +12,20 @@ _Name = Annotated[str, msgspec.Meta(pattern=NAME)]
 
 
 class Resource(msgspec.Struct, frozen=True):
-    """One kind of object: its API (`v1`, `kubeflow.org/v1`), its plural, and its kind."""
+    """One kind of object.
+
+    Attributes:
+        api: Its API: `v1`, `kubeflow.org/v1`.
+        plural: Its plural.
+        kind: Its kind.
+        shape: The fields that are kept of listed and watched objects, as a TypedDict with `kind`, `apiVersion` and
+            `metadata`; None = all.
+    """
 
     api: str
     plural: str
     kind: str
+    shape: Any = None
 
     def path(self, namespace: str, name: str = "", subresource: str = "") -> str:
         """Return the path of a list, of one object, or of its subresource; no namespace = all namespaces."""

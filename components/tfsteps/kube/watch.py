@@ -159,13 +159,12 @@ class Watch:
 
     def _list(self) -> str:
         """Report all objects, and return the resourceVersion of the list."""
-        listing = self._api.list(self._resource, self._namespace, once=True, **self._selectors)
-        items = listing["items"] or []
+        items, version = self._api.listed(self._resource, self._namespace, **self._selectors)
         if self._sought and self._sought[1] not in [item["metadata"]["uid"] for item in items]:
             self._confirm_gone()
         self.failing_since, self._refused_since, self._listed = None, None, True
         self._put(Listed(items))
-        return str(listing["metadata"]["resourceVersion"])
+        return version
 
     def _confirm_gone(self) -> None:
         """Return if the `sought` object is gone. ApiError if it exists or if that is not known; then list again."""
@@ -198,7 +197,7 @@ class Watch:
 
     def _event(self, line: bytes) -> str:
         """Report one change, and return its resourceVersion."""
-        event = checked(f"watch {self._resource.plural}", line, answers.an_event(self._resource))
+        event = checked(f"watch {self._resource.plural}", line, answers.an_event(self._resource), self._resource.shape)
         kind, item = event["type"], event["object"]
         match kind:
             case "ADDED" | "MODIFIED":

@@ -17,7 +17,6 @@ from tfsteps.kube.answers import MALFORMED
 from tfsteps.kube.credentials import AccessError
 from tfsteps.kube.errors import ApiError, Stopped
 from tfsteps.kube.resource import PODS
-from tfsteps.kube.watch import Changed, Listed, Seen, Watch
 from tfsteps.runs.demo import Mark, mark_of
 from tfsteps.runs.identity import CLUSTER, MANAGED_BY, STEP, Identity, label_value
 from tfsteps.systems.pipeline import FindPipeline, PipelineContext
@@ -187,6 +186,7 @@ class LauncherPod:
         """
         if not (self.pipeline and self.pipeline.kills_at_once):
             return
+        from tfsteps.kube.watch import Changed, Listed, Seen, Watch  # noqa: PLC0415  most commands need none
 
         def saw(seen: Seen) -> None:
             items = seen.items if isinstance(seen, Listed) else [seen.item] if isinstance(seen, Changed) else []

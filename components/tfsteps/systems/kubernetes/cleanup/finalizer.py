@@ -15,6 +15,7 @@ from tfsteps.systems.base import REPORT_SECONDS, LaunchError, OnEnd, clean_up_al
 from tfsteps.systems.kubernetes.cleanup.retention import RetentionPolicy, retention_policy
 from tfsteps.systems.kubernetes.dependents import apply
 from tfsteps.systems.kubernetes.job_kind import JobKind
+from tfsteps.systems.kubernetes.job_pods import JOB_PODS
 from tfsteps.systems.kubernetes.ownership import OwnerIndex
 from tfsteps.systems.kubernetes.permissions import how_to_grant
 
@@ -113,7 +114,7 @@ class Finalizer:
 
     def _remove_pods(self, job: Mapping[str, Any]) -> bool:
         name = job["metadata"]["name"]
-        listed = list(self._api.iterate(PODS, self._namespace, labelSelector=self._kind.selector(name)))
+        listed = list(self._api.iterate(JOB_PODS, self._namespace, labelSelector=self._kind.selector(name)))
         owners = OwnerIndex(self._api, self._namespace, name).owners(self._kind, job, listed)
         pods = [item["metadata"] for item in listed if "deletionTimestamp" not in item["metadata"]]
         answers = [(pod, owners.control(pod)) for pod in pods]

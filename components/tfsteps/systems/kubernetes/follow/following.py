@@ -21,6 +21,7 @@ from tfsteps.systems.kubernetes.follow.tracker import Tracker
 from tfsteps.systems.kubernetes.follow.usage import PodUsage
 from tfsteps.systems.kubernetes.follow.warning_events import WarningEvent, WarningEvents
 from tfsteps.systems.kubernetes.job_kind import JobKind
+from tfsteps.systems.kubernetes.job_pods import JOB_PODS
 from tfsteps.systems.kubernetes.ownership import OwnerIndex, Owners
 from tfsteps.systems.kubernetes.times import by_age
 from tfsteps.systems.stop_controller import StopController
@@ -357,7 +358,7 @@ class Following:
         put_job, put_pods = functools.partial(self._put, tracker.job), functools.partial(self._put, self.pods.saw)
         selected: dict[str, Any] = kind.watch_selector(name)
         self._job_watch = Watch(api, kind.resource, namespace, put_job, sought=(name, tracker.object.uid), **selected)
-        self._pod_watch = Watch(api, PODS, namespace, put_pods, labelSelector=kind.selector(name))
+        self._pod_watch = Watch(api, JOB_PODS, namespace, put_pods, labelSelector=kind.selector(name))
 
     def _put(self, handler: Callable[..., Iterator[Event]], *what: Any) -> None:
         self._queue.put((handler, what))
@@ -418,13 +419,16 @@ class Following:
         Only the watch reports how pods ended that are already gone; return their uids.
         """
         known, selector = self._tracker.object, self._kind.selector(self._tracker.object.name)
+        there, news = set[str](), list[dict[str, Any]]()
         try:
-            listing = self._urgent.list(PODS, known.namespace, once=True, labelSelector=selector)
+            for item in self._urgent.iterate(JOB_PODS, known.namespace, labelSelector=selector):
+                there.add(item["metadata"]["uid"])
+                if not self._tracker.knows_end(item["metadata"]):
+                    news.append(item)
         except ApiError:
             return set()  # the events of the watch must suffice
-        listed = by_age(listing["items"] or [])
         self.pods.known = self._tracker.listed = True
-        vanished = self._tracker.pods.keys() - {item["metadata"]["uid"] for item in listed}
-        for item in listed:
+        vanished = self._tracker.pods.keys() - there
+        for item in by_age(news):
             yield from self.pods.saw(Changed(item), time.time())
         return vanished

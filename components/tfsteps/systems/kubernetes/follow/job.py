@@ -232,6 +232,7 @@ class KubernetesJob:
             resource = self._kind.resource
             owner = {"apiVersion": resource.api, "kind": resource.kind, "name": self.name, "uid": self.uid}
         image_of_reader = (self._job.tensorboard.image if self._job.tensorboard else None) or TENSORBOARD_IMAGE
-        specs = volume_reader.replica_specs(self._urgent, self._kind, item, self._tracker.pods)
+        roles = {uid: self._tracker.replica(uid).role for uid in self._tracker.pods}
+        specs = volume_reader.replica_specs(self._urgent, self._kind, item, roles)
         trainer = volume_reader.Trainer(item, specs, self._kind.container, image_of_reader)
         return volume_reader.read(api, trainer, folder, owner=owner, launcher=image, program=program)

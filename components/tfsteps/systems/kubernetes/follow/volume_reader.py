@@ -7,7 +7,7 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tfsteps.kube.answers import MALFORMED
@@ -106,22 +106,24 @@ def read(
         raise LaunchError(f"an answer of the cluster is not understood: {error!r}", retryable=False) from error
 
 
-def replica_specs(api: Api, kind: JobKind, job: Mapping[str, Any], known: Container[str]) -> list[Mapping[str, Any]]:
-    """Return the specs of the replicas' remaining pods, which hold more fields, and of the templates.
+def replica_specs(api: Api, kind: JobKind, job: Mapping[str, Any], roles: Mapping[str, str]) -> list[Mapping[str, Any]]:
+    """Return the spec of a remaining pod of each role, which has more fields, and those of the templates.
 
     Args:
-        api: The cluster.
+        api: The cluster; must not retry.
         kind: Of the job.
         job: The job object.
-        known: The uids of the job's pods.
+        roles: The roles of the job's pods, by uid.
     """
     templates = [role.template["spec"] for role in kind.roles(job).values()]
-    meta = job["metadata"]
+    meta, specs = job["metadata"], dict[str, Mapping[str, Any]]()
     try:
-        listing = api.list(PODS, meta["namespace"], once=True, labelSelector=kind.selector(meta["name"]))
+        for item in api.iterate(PODS, meta["namespace"], labelSelector=kind.selector(meta["name"])):
+            if role := roles.get(item["metadata"]["uid"]):
+                specs.setdefault(role, item["spec"])
     except ApiError:
         return templates
-    return [*(item["spec"] for item in listing["items"] or [] if item["metadata"]["uid"] in known), *templates]
+    return [*specs.values(), *templates]
 
 
 def volume_pod(

@@ -1,13 +1,18 @@
 """What a pod's status says about its replica, on statuses recorded from real pods."""
 
 import copy
+import json
 
 import pytest
 
+from benchmarks.replicas import POD
 from tests.unit.systems.kubernetes.objects import STATUSES
 from tests.unit.systems.kubernetes.objects import pod as item
+from tfsteps.kube import answers
+from tfsteps.kube.answers import ShapeError
 from tfsteps.runs.events import ReplicaState
-from tfsteps.systems.kubernetes.follow.pods import pod
+from tfsteps.systems.kubernetes.follow import pods
+from tfsteps.systems.kubernetes.job_pods import JOB_PODS
 
 P, R, S, F, AGAIN = (
     ReplicaState.PENDING,
@@ -34,6 +39,88 @@ EXPECTED = {
     "about to restart": (F, "", 3, 3, False),
     "crash loop": (AGAIN, "", 3, 3, False),
 }
+
+
+def kept(whole):
+    """Return the fields of a pod that a launcher keeps."""
+    [item] = decoded(items=[whole])["items"]
+    return item
+
+
+def decoded(**answer):
+    return answers.decode(json.dumps(answer), JOB_PODS.shape)
+
+
+def pod(whole, container):
+    """Parse a pod as a launcher does: a field that is not kept is missed by a test."""
+    return pods.pod(kept(whole), container)
+
+
+def test_all_fields_that_are_read_are_kept():
+    whole = item(
+        {
+            "phase": "Failed",
+            "conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": "2026-11-21T09:30:10Z"}],
+            "initContainerStatuses": [{"name": "beside", "restartCount": 2, "state": {"running": {}}}],
+            "containerStatuses": [{"name": "tensorflow", "state": {}, "lastState": {"terminated": {"exitCode": 1}}}],
+        }
+    )
+    whole["spec"] = {
+        "restartPolicy": "Never",
+        "initContainers": [{"name": "beside", "restartPolicy": "Always"}],
+    }
+    whole["metadata"] |= {
+        "creationTimestamp": "2026-11-21T09:29:00Z",
+        "deletionTimestamp": "2026-11-21T09:30:30Z",
+        "deletionGracePeriodSeconds": 30,
+    }
+    seen = pod(whole, "tensorflow")
+    assert seen == pods.pod(whole, "tensorflow")
+    assert (seen.created, seen.finished, seen.killed) == (1795253340.0, 1795253410.0, True)
+    assert [(part.name, part.restarts, part.sidecar) for part in seen.containers] == [
+        ("beside", 2, True),
+        ("", 0, False),
+    ]
+    running = item("running")
+    running["status"] = {
+        **running["status"],
+        "containerStatuses": [
+            {"name": name, "state": {"terminated": {"exitCode": 1}}} for name in ("tensorflow", "istio-proxy")
+        ],
+    }
+    running["spec"] = {"restartPolicy": "Never"}
+    assert [part.ended for part in pod(running, "tensorflow").containers] == [True, True]
+
+
+def test_what_is_large_is_not_kept():
+    whole = item("running") | {"spec": POD["spec"]}
+    whole["status"] = {**POD["status"], **whole["status"]}
+    whole["metadata"] |= {"managedFields": [{"manager": "kubelet"}], "annotations": {"a": "b"}, "resourceVersion": "7"}
+    less = kept(whole)
+    assert less["metadata"] == {key: value for key, value in whole["metadata"].items() if key != "managedFields"}
+    assert less["spec"]["containers"] == [
+        {key: POD["spec"]["containers"][0][key] for key in ("name", "resources")},
+    ]
+    assert len(json.dumps(less)) < 0.3 * len(json.dumps(whole))
+
+
+def test_an_event_has_the_kept_fields_and_errors_and_bookmarks_are_whole():
+    whole = item("running") | {"spec": POD["spec"]}
+    assert decoded(type="MODIFIED", object=whole)["object"] == kept(whole)
+    for answer in (
+        {"type": "ERROR", "object": {"kind": "Status", "code": 410, "message": "too old", "reason": "Expired"}},
+        {"type": "BOOKMARK", "object": {"kind": "Pod", "apiVersion": "v1", "metadata": {"resourceVersion": "9"}}},
+    ):
+        assert decoded(**answer) == answer
+
+
+def test_pods_of_an_odd_form_are_whole():
+    """A check refuses what is no pod; one odd pod does not hide the others."""
+    odd = item("running") | {"spec": {"containers": "none"}}
+    assert decoded(items=[odd, item("succeeded")]) == {"items": [odd, item("succeeded")]}
+    assert decoded(items=None, kind="PodList") == {"items": None, "kind": "PodList"}
+    with pytest.raises(ShapeError):
+        answers.decode("<html>", JOB_PODS.shape)
 
 
 def test_every_recorded_status_has_a_row():
