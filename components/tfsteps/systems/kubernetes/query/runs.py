@@ -3,7 +3,7 @@
 import datetime as dt
 import functools
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -26,6 +26,7 @@ from tfsteps.systems.kubernetes.follow.job_object import STOPPED
 from tfsteps.systems.kubernetes.follow.pods import Container
 from tfsteps.systems.kubernetes.follow.warning_events import concerns, event_time
 from tfsteps.systems.kubernetes.job_kind import JobKind
+from tfsteps.systems.kubernetes.job_pods import JOB_PODS
 from tfsteps.systems.kubernetes.ownership import OwnerIndex
 from tfsteps.systems.kubernetes.query.status import JobPod, job_pods, status
 from tfsteps.systems.pipeline import FindOrigin
@@ -139,15 +140,18 @@ class ClusterRuns:
                 job_items += [(kind, item) for item in kind.group_objects(listed["items"] or [])]
         if len(unseen) == len(self._kinds):
             raise self._blind(unseen)
-        pods = self.api.list(PODS, self.namespace, labelSelector=_selector(run))["items"] if job_items else []
-        return self._joined(job_items, pods or [])
+        resource = PODS if run else JOB_PODS  # specs of pods are read of few jobs
+        pods = self.api.iterate(resource, self.namespace, labelSelector=_selector(run)) if job_items else ()
+        return self._joined(job_items, pods)
 
     def other_clusters(self, run: str) -> list[str]:
         """Return the other clusters on which launchers of a run have launched jobs, as far as their pods say so."""
         labelled = self.api.list(PODS, self.namespace, labelSelector=f"{RUN_ID}={label_value(run)},{CLUSTER}")["items"]
         return sorted({pod["metadata"]["labels"][CLUSTER] for pod in labelled or []})
 
-    def _joined(self, job_items: Sequence[tuple[JobKind, Mapping[str, Any]]], pods: Any) -> list[ClusterJob]:
+    def _joined(
+        self, job_items: Sequence[tuple[JobKind, Mapping[str, Any]]], pods: Iterable[Mapping[str, Any]]
+    ) -> list[ClusterJob]:
         """Return the jobs with their pods: both have the same labels."""
         now = time.time()
         by_labels: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
@@ -285,8 +289,8 @@ class ClusterRuns:
         """Return the pods of a job that still exist."""
         uids = {job_pod.pod.uid for job_pod in job.pods}
         selector = ",".join(f"{label}={job.item['metadata']['labels'][label]}" for label in (*MANAGED_BY, *_LABELS))
-        listed = self.api.list(PODS, job.status.namespace, labelSelector=selector)
-        own_pods, _ = self._pods(job.kind, job.item, listed["items"] or [])
+        listed = list(self.api.iterate(JOB_PODS, job.status.namespace, labelSelector=selector))
+        own_pods, _ = self._pods(job.kind, job.item, listed)
         return [job_pod for job_pod in own_pods if job_pod.pod.uid in uids]
 
 
