@@ -2,7 +2,7 @@
 
 No test cluster can run a thousand pods. A server in a process of its own stands for the API server: it lists the job
 and its pods, follows each pod's log over a TLS connection of its own, and ends all of them at once. Its pods are as
-large as those of the training operator, whose TF_CONFIG has the address of each replica: 55 MB for a thousand. All the
+large as those of the training operator, whose TF_CONFIG has the address of each replica: 39 MB for a thousand. All the
 rest is real: the launcher is one that adopts the job.
 """
 

@@ -182,12 +182,37 @@ def test_a_job_that_ends_with_its_launcher_is_deleted_at_sigterm_without_another
         job._api.stopping.set()
 
 
-def test_a_pod_that_is_deleted_without_a_sigterm_ends_with_its_grace_period(monkeypatch):
+def test_a_launcher_whose_pod_is_deleted_without_a_sigterm_goes_on(monkeypatch):
+    """As on a node whose kubelet is lost: the containers run, and so does the job."""
     monkeypatch.setitem(globals(), "GRACE_SECONDS", 0.5)
-    with serve(Cluster()) as server:
+    cluster = Cluster()
+    with serve(cluster) as server:
         job = follower(server, kills_at_once=True)
-        with pytest.raises(LaunchError, match="the job is kept until"):
-            list(job.events())
+        events = job.events()
+        until(lambda: next(events) and cluster.job["metadata"]["ownerReferences"] == [KEEPER])
+        job._tracker.object.item = cluster.job  # as the watch of a real server does
+        until(lambda: next(events) and cluster.job["metadata"]["ownerReferences"] == [OWNER])
+        assert not job._stop.leaving
+        job.stop(Cause.CANCELLED)
+        assert cluster.job["metadata"]["ownerReferences"] == [KEEPER]
+        job._api.stopping.set()
+
+
+@pytest.mark.parametrize("handled", [True, False], ids=["SIGTERM", "no signal"])
+def test_a_run_that_ends_after_its_job_was_kept_takes_the_job_along(handled):
+    """Of a deleted Workflow, the pods may be seen to go first."""
+    cluster = Cluster()
+    with serve(cluster) as server:
+        job = follower(server, kills_at_once=True)
+        events = job.events()
+        until(lambda: next(events) and cluster.job["metadata"]["ownerReferences"] == [KEEPER])
+        job._host.pipeline.terminating = YES
+        if handled:
+            job.stop(Cause.CANCELLED)
+            assert cluster.changes[-1][:2] == ("DELETE", "tfjobs"), "there is no time to wait for the loop"
+        assert [event for event in events if isinstance(event, JobChanged)][-1].state is State.CANCELLED
+        assert [method for method, _, _ in cluster.changes[:3]] == ["POST", "PATCH", "DELETE"]
+        assert cluster.job is None
         job._api.stopping.set()
 
 

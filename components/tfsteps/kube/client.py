@@ -23,7 +23,7 @@ from tfsteps.kube.stream import Stream
 
 _PAGE, _FIRST_PAGE = 600, 100  # objects: the more the smaller they are
 _PAGE_BYTES = 16 << 20  # of pages of several objects: one namespace may be full of large objects
-_GOAL = 8  # a part of that: each pod of a TFJob has the addresses of all replicas, 35 MB for a thousand pods
+_GOAL = 8  # a part of that: each pod of a TFJob has the addresses of all replicas, 39 MB for a thousand pods
 _FEWER = 8
 # Of generated names, as the API server makes them: they are also values of labels [source: apiserver, `names`].
 _SUFFIX_LETTERS, _SUFFIX_LENGTH, _LONGEST_NAME = "bcdfghjklmnpqrstvwxz2456789", 5, 63

@@ -31,7 +31,9 @@ class PipelineContext(Protocol):
     """Whether the engine has not seen this pod run yet: it may create another if this one is lost now."""
 
     kills_at_once: bool
-    """Whether a step lives on for only a tenth of a second after SIGTERM: too short for several requests."""
+    """Whether a step lives on for only a tenth of a second after SIGTERM: too short for several requests.
+
+    May be missing."""
 
     failure: str
     """Why the run is no longer watched, by a fault of tfsteps; empty = it is watched."""

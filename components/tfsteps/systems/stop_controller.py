@@ -48,7 +48,11 @@ class Stoppable(Protocol):
         """Note that the job's end is a stop from now on; `sentence` says why, empty = there is nothing to say."""
 
     def leave(self, client: Any, since: float) -> Leave:
-        """Return whether the job goes on without this launcher, whose pod got SIGTERM `since` seconds ago."""
+        """Return whether the job goes on without this launcher; `since` = seconds since SIGTERM, or its notice."""
+
+    @property
+    def ends_with_launcher(self) -> bool:
+        """Whether it is known, without a request, that the job is to be stopped after SIGTERM."""
 
     def give_up(self) -> None:
         """Wait for the job's end no longer."""
@@ -59,7 +63,7 @@ class Stoppable(Protocol):
 
 
 class _Leaving(msgspec.Struct):
-    """The launcher got SIGTERM, or will, and the job goes on or may. Times are those of the monotonic clock."""
+    """The launcher got SIGTERM, or will, and the job may go on. Times are those of the monotonic clock."""
 
     began: float
     asked: float
@@ -101,6 +105,7 @@ class StopController:
         self._in_pod = grace_seconds is not None
         self._grace_seconds = math.inf if grace_seconds is None else grace_seconds
         self._phase: _Leaving | _Stopping | None = None  # None = nothing has asked for a stop
+        self._expected: _Leaving | None = None  # None = the launcher's pod is not being deleted, as far as is known
 
     @property
     def cause(self) -> Cause | None:
@@ -115,7 +120,7 @@ class StopController:
     @property
     def leaving(self) -> bool:
         """Whether the launcher got SIGTERM, or will, and this has not ended it or its job yet."""
-        return isinstance(self._phase, _Leaving) and not self._job.ended
+        return isinstance(self._phase or self._expected, _Leaving) and not self._job.ended
 
     def request(self, cause: Cause, client: Any, cluster: Any) -> None:
         """Stop the job, unless it goes on without this launcher. Safe in a signal handler.
@@ -126,10 +131,10 @@ class StopController:
             cluster: Asks what becomes of the job.
         """
         self.requests += cause.requested
-        if self.leaving and cause is Cause.CANCELLED and isinstance(self._phase, _Leaving):
+        if self.leaving and cause is Cause.CANCELLED:
             # Engines repeat SIGTERM, and the first second does not show yet whether the pod is being evicted.
-            if self._phase.leave.answer.no:
-                self.begin(cause, client, self._phase.leave.sentence)
+            if self._job.ends_with_launcher:
+                self.begin(cause, client)
         elif self.repeated and not self.leaving:
             self._job.give_up()
         elif self.cause is None and not self._job.ended:
@@ -150,14 +155,14 @@ class StopController:
         """
         if self._phase is None and not self._job.ended:
             began = time.monotonic()
-            self._phase = leaving = _Leaving(began, began, Leave(unknown("the answers have not come yet")))
-            leaving.leave = self._job.leave(cluster, 0.0)
+            self._expected = expected = _Leaving(began, began, Leave(unknown("the answers have not come yet")))
+            expected.leave = self._job.leave(cluster, 0.0)
 
     def begin(self, cause: Cause, client: Any, sentence: str = "") -> None:
         """Stop the job for a cause. Safe in a signal handler."""
         self._job.begin_stop(sentence)
-        self._phase = _Stopping(cause)
-        self._ask(self._phase, client)
+        self._phase = stopping = _Stopping(cause)
+        self._ask(stopping, client)
 
     def continue_stop(self, client: Any, cluster: Any, pipeline: PipelineContext | None) -> bool:
         """Do what is due: settle what becomes of the job, ask again for its end, stop it with its run.
@@ -175,9 +180,12 @@ class StopController:
         """
         if pipeline and pipeline.failure:
             raise LaunchError(f"{self._job.what} was not stopped, but {pipeline.failure}", retryable=True)
-        match self._phase:
+        match self._phase or self._expected:
             case _Leaving() as leaving if not self._job.ended:
-                self._settle(leaving, client, cluster)
+                if pipeline and pipeline.terminating.yes:
+                    self.begin(Cause.CANCELLED, client)
+                else:
+                    self._settle(leaving, client, cluster)
             case _Stopping() as stopping:
                 now, grace = time.monotonic(), self._grace_seconds if stopping.cause is Cause.CANCELLED else math.inf
                 denied = now - stopping.denied_since > self._denied_seconds[stopping.cause]
@@ -204,8 +212,10 @@ class StopController:
         answer = leaving.leave.answer
         seconds = min(self._grace_seconds, _PAUSE_SECONDS) if self.repeated else self._grace_seconds
         late = now - leaving.began >= seconds
-        if not (self.requests or late):
-            return  # it is SIGTERM that ends this launcher: engines decide by how a step ends
+        if not self.requests:
+            if late:  # as on a node whose kubelet does not answer: this launcher goes on, and its job with it
+                self._expected = None
+            return  # it is SIGTERM that ends a launcher: engines decide by how a step ends
         if answer.no:
             self.begin(Cause.CANCELLED, client, leaving.leave.sentence)
         elif answer.yes:

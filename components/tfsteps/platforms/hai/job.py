@@ -196,11 +196,15 @@ class HaiJob:
         assert self._host
         if since:  # not in the signal handler
             self._host.retry_read(client)
-        if self._host.followed().no:
+        if self.ends_with_launcher:
             return Leave(NO)
         return Leave(
             self._host.is_taken_away(client, since), "the task was not stopped, and the next attempt adopts it"
         )
+
+    @property
+    def ends_with_launcher(self) -> bool:
+        return self._host is not None and self._host.followed().no
 
     def begin_stop(self, sentence: str) -> None:  # noqa: ARG002  it says nothing of HAI
         """Take the end of the task for a stop from now on."""

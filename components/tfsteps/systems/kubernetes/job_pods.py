@@ -1,4 +1,4 @@
-"""The fields of a job's pods that are read. Others, such as the TF_CONFIG of a large job, may have 50 KB a pod."""
+"""The fields of a job's pods that are read. Others, such as the TF_CONFIG of a large job, may have 40 KB a pod."""
 
 from typing import Any, TypedDict
 

@@ -42,6 +42,15 @@ _TEMPLATE = {  # no pod uses it, but policies check it
 }
 
 
+def ends_with(host: LauncherPod, seconds: float, *, new: bool) -> bool:
+    """Return whether a job is to be stopped with its launcher, as far as is known without a request.
+
+    Arguments as for `leave_job`.
+    """
+    pipeline = host.pipeline
+    return host.followed(new=new).no and (not seconds or pipeline is None or pipeline.terminating.yes)
+
+
 def leave_job(
     api: Api,
     host: LauncherPod,
@@ -59,15 +68,15 @@ def leave_job(
 
     Args:
         api: The cluster.
-        host: The launcher's pod, which got SIGTERM.
+        host: The launcher's pod, which got SIGTERM or will.
         resource: Of the job object.
         job: The job object.
         seconds: How long it is kept if no other pod follows; 0 = not at all.
-        since: Seconds since the signal.
+        since: Seconds since the signal, or since the pod's deletion was seen.
         new: This launcher has just created it.
     """
     pipeline, followed = host.pipeline, host.followed(new=new)
-    if followed.no and (not seconds or pipeline is None or pipeline.terminating.yes):
+    if ends_with(host, seconds, new=new):
         return Leave(NO)
     taken_away = host.is_taken_away(api, since)
     if not taken_away.yes:

@@ -17,7 +17,7 @@ from tfsteps.kube.resource import PODS
 from tfsteps.runs.events import Event, State, replicas_of
 from tfsteps.spec import TrainingJob
 from tfsteps.systems.base import REPORT_SECONDS, Cause, LaunchError
-from tfsteps.systems.kubernetes.cleanup.keeper import JobOwner, leave_job
+from tfsteps.systems.kubernetes.cleanup.keeper import JobOwner, ends_with, leave_job
 from tfsteps.systems.kubernetes.dependents import apply
 from tfsteps.systems.kubernetes.follow.following import Following
 from tfsteps.systems.kubernetes.follow.job_object import REPLICAS, annotation
@@ -141,6 +141,7 @@ class KubernetesJob:
             following.explain_missing()
         following.usage.end()
         self._tensorboard.end()  # it outlives the job
+        self.owner.restore(self._urgent, self._tracker.object.item)  # if it was kept for a SIGTERM that came too late
         if not self._stop.cause and final.state in (State.SUCCEEDED, State.FAILED):
             # replicas that still run after the job's end, such as parameter servers, if the operator does not end them
             try:
@@ -171,9 +172,17 @@ class KubernetesJob:
         assert self._host
         if since:  # not in the signal handler
             self._host.retry_read(client)
-        new = self.is_new and time.monotonic() - self._began < _NEW_SECONDS
         what = self._kind.resource, self._tracker.object.item, self._job.on_evicted or 0.0
-        return leave_job(client, self._host, *what, since=since, new=new)
+        return leave_job(client, self._host, *what, since=since, new=self._is_young)
+
+    @property
+    def ends_with_launcher(self) -> bool:
+        """Whether nobody follows the job, and it is not to be kept."""
+        return self._host is not None and ends_with(self._host, self._job.on_evicted or 0.0, new=self._is_young)
+
+    @property
+    def _is_young(self) -> bool:
+        return self.is_new and time.monotonic() - self._began < _NEW_SECONDS
 
     def begin_stop(self, sentence: str) -> None:
         """Take the end of the job for a stop from now on."""

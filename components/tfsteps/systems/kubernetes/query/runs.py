@@ -140,8 +140,7 @@ class ClusterRuns:
                 job_items += [(kind, item) for item in kind.group_objects(listed["items"] or [])]
         if len(unseen) == len(self._kinds):
             raise self._blind(unseen)
-        resource = PODS if run else JOB_PODS  # specs of pods are read of few jobs
-        pods = self.api.iterate(resource, self.namespace, labelSelector=_selector(run)) if job_items else ()
+        pods = self.api.iterate(PODS, self.namespace, labelSelector=_selector(run)) if job_items else ()
         return self._joined(job_items, pods)
 
     def other_clusters(self, run: str) -> list[str]:
