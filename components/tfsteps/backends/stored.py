@@ -10,6 +10,7 @@ from typing import NoReturn
 
 import msgspec
 
+from tfsteps import typed_json
 from tfsteps.backends.backend_location import BackendLocation
 from tfsteps.backends.base import NO_LABELS, EventFolder, LogOptions, Section
 from tfsteps.backends.find import FoundRun, Selection, run_among
@@ -110,7 +111,7 @@ class StoredBackend(LocalBackend):
 def _beside_claim(job: LocalAttempt, logs: str) -> str:
     """Return which command shows event files of a claim, by the recorded job."""
     with contextlib.suppress(OSError, *NOT_READABLE):
-        recorded = msgspec.json.decode((job.attempt.folder / "job.json").read_bytes(), type=TrainingJob)
+        recorded = typed_json.decode((job.attempt.folder / "job.json").read_bytes(), TrainingJob)
         volumes = [v for v in recorded.volumes if v.pvc and f"{logs}/".startswith(f"{v.mount.rstrip('/')}/")]
         if volumes:
             where = ["--on", "kubernetes", "--namespace", job.status.namespace]

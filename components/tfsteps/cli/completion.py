@@ -12,6 +12,7 @@ from typing import ParamSpec
 import msgspec
 import typer
 
+from tfsteps import typed_json
 from tfsteps.backends.find import LATEST
 from tfsteps.console.text import duration
 from tfsteps.json_errors import NOT_READABLE
@@ -133,7 +134,7 @@ def _status_summaries(run: str) -> list[StatusSummary]:
 
 def _status_summary(attempt: AttemptFolder) -> StatusSummary | None:
     try:
-        summary = msgspec.json.decode((attempt.folder / "status.json").read_bytes(), type=StatusSummary)
+        summary = typed_json.decode((attempt.folder / "status.json").read_bytes(), StatusSummary)
     except (OSError, *NOT_READABLE):
         return None
     if not summary.state.terminal and not (alive := attempt.alive()).yes:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from tfsteps import typed_json
 from tfsteps.engines.authoring import REFERENCE
 from tfsteps.spec.problems import Problem, SpecError
 
@@ -43,7 +44,7 @@ def _packed(source: Mapping[str, Any]) -> str:
     from tfsteps.spec import CodeSource  # noqa: PLC0415
 
     try:
-        declared = msgspec.convert(dict(source), CodeSource)
+        declared = typed_json.convert(dict(source), CodeSource)
     except msgspec.ValidationError as error:
         raise code_archive.CodeError(
             f"code {dict(source)!r} is wrong: {error}; write a folder, or {_FIELDS}"

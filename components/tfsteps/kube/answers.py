@@ -11,6 +11,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
+from tfsteps import typed_json
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.kube.resource import Resource
 
@@ -49,10 +50,10 @@ def decode(content: bytes | str, shape: Any = None) -> dict[str, Any]:
     too_deep = False
     try:
         try:
-            answer = msgspec.json.decode(content)
+            answer = typed_json.decode(content, Any)
         except RecursionError:
             text, too_deep = content.encode() if isinstance(content, str) else content, True
-            answer = msgspec.json.decode(b"".join(_shallow(text)))
+            answer = typed_json.decode(b"".join(_shallow(text)), Any)
     except NOT_READABLE as error:
         raise ShapeError(f"no JSON: {error}" if content else "it is empty") from error
     if not isinstance(answer, dict):
@@ -65,14 +66,14 @@ def decode(content: bytes | str, shape: Any = None) -> dict[str, Any]:
 
 def _shaped(content: bytes | str, shape: Any) -> dict[str, Any]:
     """Return a list or an event with the fields of `shape` of its objects. One of NOT_READABLE if they do not fit."""
-    fields = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
+    fields = typed_json.decode(content, dict[str, msgspec.Raw])
     items, item = fields.pop("items", None), fields.pop("object", None)
-    answer: dict[str, Any] = {name: msgspec.json.decode(raw) for name, raw in fields.items()}
+    answer: dict[str, Any] = {name: typed_json.decode(raw, Any) for name, raw in fields.items()}
     if items is not None:
-        answer["items"] = msgspec.json.decode(items, type=list[shape] | None)
+        answer["items"] = typed_json.decode(items, list[shape] | None)
     if item is not None:
         of_kind = answer.get("type") != "ERROR"  # which has a Status
-        answer["object"] = msgspec.json.decode(item, type=shape if of_kind else dict[str, Any])
+        answer["object"] = typed_json.decode(item, shape if of_kind else dict[str, Any])
     return answer
 
 
@@ -189,6 +190,9 @@ class _ObjectAnswer(msgspec.Struct):
     api: str = msgspec.field(name="apiVersion", default="")
 
 
+typed_json.build(_ObjectAnswer)  # here and not in a signal handler, which may have interrupted that
+
+
 class _ListMeta(msgspec.Struct):
     version: _Text = msgspec.field(name="resourceVersion")
     more: str = msgspec.field(name="continue", default="")
@@ -238,7 +242,7 @@ class _Review(msgspec.Struct):
 
 def _convert(answer: Mapping[str, Any], shape: type[_T]) -> _T:
     try:
-        return msgspec.convert(answer, type=shape)
+        return typed_json.convert(answer, shape)
     except msgspec.ValidationError as error:
         raise ShapeError(str(error)) from error
 

@@ -13,6 +13,7 @@ import urllib3
 from urllib3.connection import HTTPConnection
 from urllib3.exceptions import HTTPError, ReadTimeoutError
 
+from tfsteps import typed_json
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.kube.credentials import Access
 from tfsteps.kube.errors import ApiError, SilentError, TooLongError, UnexpectedAnswerError
@@ -181,7 +182,7 @@ def refusal(request: str, status: int, headers: Mapping[str, str], text: bytes) 
         text: Its body, as far as it was received.
     """
     try:
-        answer = msgspec.json.decode(text, type=_ErrorStatus)
+        answer = typed_json.decode(text, _ErrorStatus)
     except NOT_READABLE:
         answer = _ErrorStatus()
     if answer.kind != "Status":
@@ -205,3 +206,6 @@ class _ErrorStatus(msgspec.Struct):
     message: str = ""
     reason: str = ""
     details: _Details | None = None
+
+
+typed_json.build(_ErrorStatus)  # here and not in a signal handler, which may have interrupted that

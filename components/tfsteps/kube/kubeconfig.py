@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from tfsteps import yaml_reader
+from tfsteps import typed_json, yaml_reader
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.kube.credentials import (
     TOKEN_SECONDS,
@@ -401,7 +401,7 @@ def _credential(plugin: _Plugin) -> str:
             f"{plugin.where}: the plugin ended with exit code {process.returncode}; run it by hand to see why"
         )
     try:
-        credential = msgspec.json.decode(process.stdout, type=_Credential)
+        credential = typed_json.decode(process.stdout, _Credential)
     except NOT_READABLE:  # whose text may hold the token
         raise AccessError(f"{plugin.where}: the plugin printed no ExecCredential; run it by hand") from None
     if (credential.api_version, credential.kind) != (plugin.version, "ExecCredential"):

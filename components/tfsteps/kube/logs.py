@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 
 import msgspec
 
+from tfsteps import typed_json
 from tfsteps.answer import NO, Answer, known
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.kube.client import Api
@@ -280,7 +281,7 @@ class ContainerLog:
                 if not is_good(stream.status, stream.headers):
                     return False
                 text = b"".join([bytes(part) async for part in stream.parts()])
-            return msgspec.json.decode(text, type=_PodAnswer).metadata.uid != self._uid
+            return typed_json.decode(text, _PodAnswer).metadata.uid != self._uid
         except (ApiError, *NOT_READABLE):
             return False
 

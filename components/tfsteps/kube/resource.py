@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import msgspec
 
+from tfsteps import typed_json
+
 NAME = r"^[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?$"  # of an object, which goes into URLs
 _Name = Annotated[str, msgspec.Meta(pattern=NAME)]
 
@@ -68,4 +70,4 @@ class _ObjectWithMetadata(msgspec.Struct, frozen=True):
 
 def metadata_of(item: Any) -> Metadata:
     """Return the metadata of an object. ValueError if a field is missing or invalid."""
-    return msgspec.convert(item, _ObjectWithMetadata).metadata
+    return typed_json.convert(item, _ObjectWithMetadata).metadata

@@ -13,6 +13,7 @@ from typing import Any, NoReturn, cast
 
 import msgspec
 
+from tfsteps import typed_json
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.launcher.lifecycle import launch
 from tfsteps.launcher.recorder import Observer
@@ -90,7 +91,7 @@ def spawn(run: Callable[[Observer], object]) -> Status:
     with open(reader, "rb") as answers:  # noqa: PTH123  a pipe
         answer = answers.read()
     try:
-        result = msgspec.json.decode(answer, type=_Begun | _Failed | _Rejected)
+        result = typed_json.decode(answer, _Begun | _Failed | _Rejected)
     except NOT_READABLE as error:  # nothing, or cut: it was killed
         raise LaunchError("the launcher of the job ended before it reported the start", retryable=True) from error
     if isinstance(result, _Rejected):

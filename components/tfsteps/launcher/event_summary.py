@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from tfsteps import typed_json
 from tfsteps.launcher.earlier_files import EarlierFiles, written
 from tfsteps.report import curves
 from tfsteps.runs.status import Status
@@ -110,7 +111,7 @@ def set_outputs(status: Status, job: TrainingJob, handle: Handle, origin: EventO
             summary = (
                 EventSummary.of(logs, tags, origin, model, recorded=recorded)
                 if plain is None
-                else msgspec.convert(plain, EventSummary)
+                else typed_json.convert(plain, EventSummary)
             )
         except (LaunchError, msgspec.ValidationError) as error:
             why = f"the event files at {logs} could not be read: {error}"
@@ -294,5 +295,5 @@ if __name__ == "__main__":
         sys.stderr.write("expected: python -m tfsteps.launcher.event_summary FOLDER METRICS ORIGIN MODEL\n")
         sys.exit(2)
     _folder, _tags, _origin, _model = sys.argv[1:]
-    _about = msgspec.json.decode(_origin, type=EventOrigin)
+    _about = typed_json.decode(_origin, EventOrigin)
     sys.stdout.write(EventSummary.of(_folder, json.loads(_tags), _about, _model).printed() + "\n")

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from tfsteps import typed_json
 from tfsteps.report.formats import natural
 from tfsteps.runs.status import Status
 from tfsteps.runs.store import AttemptFolder, open_private
@@ -167,6 +168,6 @@ def save(charts: Charts, path: pathlib.Path) -> None:
 def saved(path: pathlib.Path) -> Charts | None:
     """Return the charts that `save` wrote; None if the file is missing or damaged."""
     try:
-        return msgspec.convert(json.loads(path.read_bytes()), Charts)
+        return typed_json.convert(json.loads(path.read_bytes()), Charts)
     except (OSError, ValueError, RecursionError):  # msgspec's and JSON's errors are ValueErrors
         return None

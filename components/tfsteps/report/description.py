@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import yaml
 
+from tfsteps import typed_json
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.masking import masked_job
 from tfsteps.report.html import Html, tag
@@ -41,12 +42,12 @@ class Description(msgspec.Struct, frozen=True):
         except FileNotFoundError:
             return cls(problem="job.json is missing.")
         try:
-            plain = msgspec.json.decode(raw, type=dict[str, Any])
+            plain = typed_json.decode(raw, dict[str, Any])
         except NOT_READABLE:
             return cls(problem="job.json is damaged.")  # its text may hold secrets
         job = None
         with contextlib.suppress(*NOT_READABLE):  # of another version, perhaps
-            job = msgspec.json.decode(raw, type=TrainingJob)
+            job = typed_json.decode(raw, TrainingJob)
         masked = masked_job(to_plain(job) if job else plain)
         text = yaml.safe_dump(masked, sort_keys=False, allow_unicode=True, width=100)
         if job is None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from tfsteps import typed_json
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.resource import Resource
@@ -100,7 +101,7 @@ def read(folder: pathlib.Path) -> Mark | None:
     OSError if it cannot be read: it is not known then whether there is one.
     """
     try:
-        return msgspec.json.decode((folder / _FILE).read_bytes(), type=Mark)
+        return typed_json.decode((folder / _FILE).read_bytes(), Mark)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except NOT_READABLE:

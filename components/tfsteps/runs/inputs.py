@@ -5,8 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import msgspec
-
+from tfsteps import typed_json
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.masking import masked_job
 
@@ -17,7 +16,7 @@ _OPTION = re.compile(r"--?[a-zA-Z]")
 def read_inputs(job: pathlib.Path | bytes) -> dict[str, Any] | None:
     """Return a job, or that in a file, as plain data without secrets; None if it is missing or damaged."""
     try:
-        plain = msgspec.json.decode(job if isinstance(job, bytes) else job.read_bytes(), type=dict[str, Any])
+        plain = typed_json.decode(job if isinstance(job, bytes) else job.read_bytes(), dict[str, Any])
     except (OSError, *NOT_READABLE):
         return None
     shown: dict[str, Any] = masked_job(plain)

@@ -17,6 +17,7 @@ from typing import Annotated, Self
 
 import msgspec
 
+from tfsteps import typed_json
 from tfsteps.answer import NO, YES, Answer, known, unknown
 from tfsteps.json_errors import NOT_READABLE
 
@@ -213,7 +214,7 @@ def _write(file: int, content: bytes) -> None:
 
 def _parsed(content: bytes) -> ProcessRef | None:
     try:
-        return msgspec.json.decode(content, type=ProcessRef | None)
+        return typed_json.decode(content, ProcessRef | None)
     except NOT_READABLE:
         return None
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from tfsteps import typed_json
 from tfsteps.kube.credentials import Access, checked_token
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.http_client import HttpClient, checked
@@ -123,7 +124,7 @@ class MlflowRecords:
             ValueError: The server does not take artifacts, or deleted the experiment.
         """
         contents = dict(files)
-        status = msgspec.json.decode(contents["status.json"], type=Status)
+        status = typed_json.decode(contents["status.json"], Status)
         check_time(until, "the run in MLflow")
         run = self._run(folder, status)
         run_id, root = run["info"]["run_id"], _root(run)
@@ -319,7 +320,7 @@ def _parameters(job: bytes) -> dict[str, str]:
 def _values(status: Status, contents: Mapping[str, bytes]) -> Iterator[tuple[str, int, float]]:
     """Yield (key, step, value) of the curves, and of the metrics, whose steps are not known."""
     try:  # a last value may be NaN, which msgspec does not read
-        charts = msgspec.convert(json.loads(contents.get("curves.json", b"{}")), _StoredCharts).charts
+        charts = typed_json.convert(json.loads(contents.get("curves.json", b"{}")), _StoredCharts).charts
     except (ValueError, RecursionError):
         charts = []
     curves = {

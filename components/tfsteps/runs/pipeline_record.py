@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from tfsteps import typed_json
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.runs.demo import Mark
 from tfsteps.runs.events import State
@@ -77,7 +78,7 @@ class LocalSubmission(msgspec.Struct, kw_only=True):
     def read(cls, run: str) -> "LocalSubmission | None":
         """Return that of a run; None if it is missing or cannot be read."""
         try:
-            return msgspec.json.decode((pipeline_folder(run) / "submission.json").read_bytes(), type=cls)
+            return typed_json.decode((pipeline_folder(run) / "submission.json").read_bytes(), cls)
         except (OSError, *NOT_READABLE):
             return None
 
@@ -137,7 +138,7 @@ class PipelineRecord(msgspec.Struct, kw_only=True):
             alive = AttemptFolder(
                 pipeline_folder(run)
             ).alive()  # first: its end is recorded before the lock is released
-            record = msgspec.json.decode(cls.file(run).read_bytes(), type=cls)
+            record = typed_json.decode(cls.file(run).read_bytes(), cls)
         except (OSError, *NOT_READABLE):
             return None
         if not (record.state.terminal or alive.yes):

@@ -35,6 +35,7 @@ from typing import IO, cast
 
 import msgspec
 
+from tfsteps import typed_json
 from tfsteps.answer import NO, Answer, unknown
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.runs import lock
@@ -127,7 +128,7 @@ class AttemptFolder:
     def event_origin(self) -> EventOrigin | None:
         """What tells which event files are of this attempt; None = not recorded, or the record is damaged."""
         try:
-            return msgspec.json.decode((self.folder / _EVENT_ORIGIN).read_bytes(), type=EventOrigin)
+            return typed_json.decode((self.folder / _EVENT_ORIGIN).read_bytes(), EventOrigin)
         except (OSError, *NOT_READABLE):
             return None
 
@@ -207,7 +208,7 @@ class AttemptFolder:
         """
         alive = self.alive()  # before reading: a launcher writes its last status before it releases the lock
         try:
-            status = msgspec.json.decode((self.folder / "status.json").read_bytes(), type=Status)
+            status = typed_json.decode((self.folder / "status.json").read_bytes(), Status)
         except NOT_READABLE as error:
             raise UnreadableError(f"{self.folder / 'status.json'} cannot be read: {error}") from error
         if not status.state.terminal and alive.no:
@@ -230,7 +231,7 @@ class AttemptFolder:
 
     def _end_recorded(self) -> bool:
         try:
-            return msgspec.json.decode((self.folder / "status.json").read_bytes(), type=_Recorded).state.terminal
+            return typed_json.decode((self.folder / "status.json").read_bytes(), _Recorded).state.terminal
         except (OSError, *NOT_READABLE):
             return False
 

@@ -15,6 +15,7 @@ from typing import Annotated, TypeVar, cast
 
 import msgspec
 
+from tfsteps import typed_json
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.spec import Resources, RoleName, TrainingJob
 
@@ -71,9 +72,6 @@ class UsageNote(msgspec.Struct, frozen=True):
     """Why there are no samples, or no further ones, in one sentence."""
 
     note: str
-
-
-_SAMPLE, _NOTE = msgspec.json.Decoder(Sample), msgspec.json.Decoder(UsageNote)
 
 
 class UsageSummary(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -178,7 +176,7 @@ class Usage(msgspec.Struct, kw_only=True):
                 usage.summary.add(record)
         requests: dict[RoleName, Resources] = {}
         with contextlib.suppress(OSError, *NOT_READABLE):
-            job = msgspec.json.decode((folder / "job.json").read_bytes(), type=TrainingJob)
+            job = typed_json.decode((folder / "job.json").read_bytes(), TrainingJob)
             requests = {name: role.resources for name, role in job.resolved_roles().items()}
         return cls(replicas=list(usages.values()), notes=notes, requests=requests)
 
@@ -222,7 +220,8 @@ def records(path: pathlib.Path) -> Iterator[Sample | UsageNote]:
     with file:
         for line in file:
             with contextlib.suppress(*NOT_READABLE):
-                yield _NOTE.decode(line) if line.startswith(b'{"note"') else _SAMPLE.decode(line)
+                is_note = line.startswith(b'{"note"')
+                yield typed_json.decode(line, UsageNote) if is_note else typed_json.decode(line, Sample)
 
 
 def merged(samples: Iterable[Sample], seconds: float) -> Iterator[Sample]:

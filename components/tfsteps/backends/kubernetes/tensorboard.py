@@ -11,6 +11,7 @@ import msgspec
 import urllib3
 from urllib3.exceptions import HTTPError
 
+from tfsteps import typed_json
 from tfsteps.backends.base import EventFolder
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say
@@ -127,7 +128,7 @@ def request_for_jobs(jobs: Sequence[ClusterJob]) -> TensorBoardRequest:
 def _settings(job: ClusterJob) -> TensorBoardSettings:
     """Return what a job says about its TensorBoard; if it says nothing, the defaults."""
     if text := _annotations(job).get(SETTINGS):
-        return msgspec.json.decode(text, type=TensorBoardSettings)
+        return typed_json.decode(text, TensorBoardSettings)
     if not job.status.logs:
         raise CommandError(_lost(job.status))
     return TensorBoardSettings(log_dirs={"": job.status.logs})

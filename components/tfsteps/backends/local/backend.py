@@ -15,6 +15,7 @@ from typing import NoReturn
 
 import msgspec
 
+from tfsteps import typed_json
 from tfsteps.answer import Answer
 from tfsteps.backends.base import NO_LABELS, EventFolder, LogOptions, Section
 from tfsteps.backends.find import (
@@ -365,7 +366,7 @@ class _Labelled(msgspec.Struct):
 def _labels(job: LocalAttempt) -> dict[str, str]:
     """Return the labels of a job as on a cluster; only those that tfsteps sets if `job.json` cannot be read."""
     try:
-        recorded = msgspec.json.decode((job.attempt.folder / "job.json").read_bytes(), type=_Labelled).labels
+        recorded = typed_json.decode((job.attempt.folder / "job.json").read_bytes(), _Labelled).labels
     except (OSError, *NOT_READABLE):
         recorded = {}
     return {**recorded, **job.status.identity.labels()}
@@ -524,7 +525,7 @@ def _recorded_environment(job: LocalAttempt, replica: ReplicaStatus) -> tuple[Ma
     status = job.status
     file = job.attempt.folder / "job.json"
     try:
-        described = msgspec.json.decode(file.read_bytes(), type=TrainingJob)
+        described = typed_json.decode(file.read_bytes(), TrainingJob)
     except (OSError, *NOT_READABLE) as error:
         raise CommandError(f"{file} cannot be read: {error}; choose another run") from error
     folder = pathlib.Path(status.base_dir or pathlib.Path.cwd())

@@ -6,9 +6,9 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 import typer
 
+from tfsteps import typed_json
 from tfsteps.answer import NO
 from tfsteps.api.job_input import find_system
 from tfsteps.api.plan import launch_failed
@@ -100,7 +100,7 @@ def _followed(
         with display.observer() as view:
             return background.follow(record.attempt, [view], passes_on=False)
     if (text := backend.recorded(job)) and (record or job.status.detached):
-        return _take_over(job.status, record, msgspec.json.decode(text, type=TrainingJob), location, display)
+        return _take_over(job.status, record, typed_json.decode(text, TrainingJob), location, display)
     return _watch(backend, job, selection, location, display)
 
 

@@ -11,6 +11,7 @@ import msgspec
 import typer
 import yaml
 
+from tfsteps import typed_json
 from tfsteps.api.job_input import JobInput, check, find_system, name_of, read_file, with_settings
 from tfsteps.cli.place_options import CheckedOn, Context, Namespace, Overrides
 from tfsteps.console.errors import CommandError
@@ -135,7 +136,7 @@ def _docker_files(base: str | None, command: str) -> dict[str, bytes]:
     dockerfile = (_STARTER / "docker" / "Dockerfile").read_text(encoding="utf-8")
     if base is not None:
         try:
-            msgspec.convert(base, Image)
+            typed_json.convert(base, Image)
         except msgspec.ValidationError as error:
             wrong = "is no image reference: [registry/]name[:tag][@sha256:digest], in lower case"
             raise CommandError(f"--base {base!r} {wrong}; correct it") from error

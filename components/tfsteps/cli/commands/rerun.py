@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from tfsteps import spec
+from tfsteps import spec, typed_json
 from tfsteps.api.job_input import JobInput, set_by
 from tfsteps.api.plan import choose, make_plan
 from tfsteps.backends.backend_location import BackendLocation
@@ -153,7 +153,7 @@ def recorded(selection: Selection, location: BackendLocation) -> tuple[Status, s
     if not text:
         raise _unknown(status, location)
     try:
-        return status, msgspec.json.decode(text, type=spec.TrainingJob)
+        return status, typed_json.decode(text, spec.TrainingJob)
     except NOT_READABLE as error:
         raise CommandError(f"run {status.identity.run}: its recorded job cannot be read: {error}") from error
 

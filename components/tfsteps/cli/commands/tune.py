@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from tfsteps import typed_json
 from tfsteps.api.job_input import read_file
 from tfsteps.backends.backend_location import BackendLocation
 from tfsteps.backends.base import RunBackend
@@ -210,7 +211,7 @@ def _whole(status: Status) -> Status:
 
 def _recorded(backend: RunBackend[Any], job: Job) -> TrainingJob | None:
     try:
-        return msgspec.json.decode(backend.recorded(job), type=TrainingJob)
+        return typed_json.decode(backend.recorded(job), TrainingJob)
     except NOT_READABLE:
         return None
 

@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from tfsteps import spec
+from tfsteps import spec, typed_json
 from tfsteps.engines import code_input
 from tfsteps.engines.argo.interface import BadValueError, Input, Interface, interfaces
 from tfsteps.engines.authoring import REFERENCE, overlaps, places
@@ -92,7 +92,7 @@ def _value(declared: Input, text: str) -> Any:
     """Return a value; UNKNOWN if references prevent parsing it. BadValueError if it has another type."""
     if REFERENCE in text:
         try:
-            msgspec.json.decode(text)
+            typed_json.decode(text, Any)
         except NOT_READABLE:
             return text if declared.type == "STRING" else UNKNOWN
     return declared.decode(text)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from tfsteps import typed_json
 from tfsteps.engines.authoring import REFERENCE
 from tfsteps.engines.base import check_depth
 from tfsteps.json_errors import NOT_READABLE
@@ -73,7 +74,7 @@ class Input(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if self.type == "STRING":
             return text
         try:
-            value: Any = msgspec.json.decode(text, type=_TYPES[self.type])
+            value: Any = typed_json.decode(text, _TYPES[self.type])
             check_depth(value)
         except NOT_READABLE:
             raise BadValueError(self._problem(text)) from None
@@ -159,4 +160,4 @@ class Interface(msgspec.Struct, frozen=True, kw_only=True):
 @functools.cache
 def interfaces() -> Mapping[str, Interface]:
     """Return all components by name."""
-    return {interface.name: interface for interface in msgspec.json.decode(FILE.read_bytes(), type=list[Interface])}
+    return {interface.name: interface for interface in typed_json.decode(FILE.read_bytes(), list[Interface])}

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-import msgspec
-
+from tfsteps import typed_json
 from tfsteps.engines.argo import launchers
 from tfsteps.engines.argo.references import Workflow
 from tfsteps.spec.problems import Path, dotted, shown
@@ -268,7 +267,7 @@ def _number(text: str, low: int, names: list[str]) -> int | None:
 
 @functools.cache
 def _types() -> dict[str, dict[str, str]]:
-    return msgspec.json.decode(FILE.read_bytes(), type=dict[str, dict[str, str]])
+    return typed_json.decode(FILE.read_bytes(), dict[str, dict[str, str]])
 
 
 def kinds() -> list[str]:

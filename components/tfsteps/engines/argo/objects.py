@@ -5,9 +5,9 @@ import difflib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import msgspec
 import yaml
 
+from tfsteps import typed_json
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say
 from tfsteps.engines.argo.workflow import WORKFLOWS
@@ -217,7 +217,7 @@ def _lines(item: _Object) -> list[str]:
 
 def _plain(text: str) -> Any:
     try:
-        return msgspec.json.decode(text)
+        return typed_json.decode(text, Any)
     except NOT_READABLE:
         return text
 

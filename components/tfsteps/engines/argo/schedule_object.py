@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from tfsteps import typed_json
 from tfsteps.engines.argo.cronjob import FILE
 from tfsteps.engines.argo.cronworkflow import NAME_LENGTH
 from tfsteps.json_errors import NOT_READABLE
@@ -75,8 +76,8 @@ def read(item: Mapping[str, Any]) -> tuple[Schedule, dict[str, Any]]:
     """
     data = item.get("data") or {}
     try:
-        described = msgspec.json.decode(data.get(SCHEDULE_FILE, ""), type=_ScheduleObject)
-        workflow: dict[str, Any] = msgspec.json.decode(data.get(FILE, ""), type=dict[str, Any])
+        described = typed_json.decode(data.get(SCHEDULE_FILE, ""), _ScheduleObject)
+        workflow: dict[str, Any] = typed_json.decode(data.get(FILE, ""), dict[str, Any])
     except NOT_READABLE as error:
         raise ValueError(f"{SCHEDULE_FILE} or {FILE} is not valid: {error}") from error
     if (described.api_version, described.kind) != (VERSION, KIND):
@@ -91,6 +92,6 @@ def state_of(item: Mapping[str, Any]) -> RuleState | None:
     """Return what was decided of a schedule; None = nothing yet. ValueError if that cannot be read."""
     text = (item["metadata"].get("annotations") or {}).get(STATE)
     try:
-        return msgspec.json.decode(text, type=RuleState) if text is not None else None
+        return typed_json.decode(text, RuleState) if text is not None else None
     except NOT_READABLE as error:
         raise ValueError(f"the annotation {STATE} cannot be read: {error}") from error

@@ -5,9 +5,9 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
+from tfsteps import typed_json
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import warn
 from tfsteps.engines.argo import cronjob, objects, schedule_object
@@ -188,7 +188,7 @@ class ClusterSchedules:
         if state.kind == CRON_WORKFLOWS.kind:
             return {"metadata": item["spec"].get("workflowMetadata"), "spec": item["spec"]["workflowSpec"]}
         data = self._api.get(CONFIG_MAPS, state.namespace, state.name)["data"]
-        workflow: dict[str, Any] = msgspec.json.decode(data[cronjob.FILE])
+        workflow: dict[str, Any] = typed_json.decode(data[cronjob.FILE], Any)
         return workflow
 
     def _ruled_runs(self) -> dict[tuple[str, str], dict[int, DatedRun]] | None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from tfsteps import typed_json
 from tfsteps.engines.argo.workflow import WORKFLOWS
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.kube.access import find
@@ -76,8 +77,8 @@ def read(arguments: Sequence[str]) -> dict[str, Any]:
     (file,) = arguments
     fix = "create the schedule again with `tfsteps submit`"
     try:
-        workflow: dict[str, Any] = msgspec.json.decode(pathlib.Path(file).read_bytes(), type=dict[str, Any])
-        msgspec.convert(workflow, _CreatedWorkflow)
+        workflow: dict[str, Any] = typed_json.decode(pathlib.Path(file).read_bytes(), dict[str, Any])
+        typed_json.convert(workflow, _CreatedWorkflow)
     except OSError as error:
         raise SubmitError(
             f"the Workflow's file {file} cannot be read: {error.strerror}; {fix}", ExitCode.USAGE

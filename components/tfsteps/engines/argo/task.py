@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from tfsteps import typed_json
 from tfsteps.engines.argo import ARGUMENT
 from tfsteps.engines.argo.interface import BadValueError, Input, Interface, interfaces
 from tfsteps.engines.argo.node_names import pipeline_name, step_name
@@ -35,7 +36,7 @@ class File(msgspec.Struct, frozen=True):
     def metadata(self) -> dict[str, Any]:
         """The JSON object in the file; empty if the file has other content."""
         try:
-            return msgspec.json.decode(self.path.read_bytes(), type=dict[str, Any])
+            return typed_json.decode(self.path.read_bytes(), dict[str, Any])
         except (OSError, *NOT_READABLE):
             return {}
 

@@ -9,8 +9,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import msgspec
-
+from tfsteps import typed_json
 from tfsteps.answer import NO, YES, Answer, known, unknown
 from tfsteps.engines.argo.node_names import NodeTry, step_name, tries
 from tfsteps.json_errors import NOT_READABLE
@@ -111,7 +110,7 @@ def nodes(workflow: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
         return status.get("nodes") or {}
     try:
         text = gzip.decompress(base64.b64decode(packed))
-        return dict(msgspec.json.decode(text, type=dict[str, dict[str, Any]]))
+        return dict(typed_json.decode(text, dict[str, dict[str, Any]]))
     except (ValueError, OSError, EOFError, zlib.error, *NOT_READABLE):
         return {}
 

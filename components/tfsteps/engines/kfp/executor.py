@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from tfsteps import typed_json
 from tfsteps.engines.base import check_depth
 from tfsteps.engines.kfp import ARGUMENT
 from tfsteps.json_errors import NOT_READABLE
@@ -84,7 +85,7 @@ class ExecutorInput(msgspec.Struct):
             raise ValueError(f"expected {ARGUMENT} and the JSON that Kubeflow Pipelines puts for {{{{$}}}}")
         text = arguments[list(arguments).index(ARGUMENT) + 1]
         try:
-            task = msgspec.json.decode(text, type=cls)
+            task = typed_json.decode(text, cls)
             check_depth(task.inputs.parameter_values)
         except NOT_READABLE as error:
             raise ValueError(f"{ARGUMENT} is not what Kubeflow Pipelines writes: {error}") from error

@@ -4,8 +4,7 @@ import shlex
 from collections.abc import Collection, Mapping
 from typing import Any
 
-import msgspec
-
+from tfsteps import typed_json
 from tfsteps.console.errors import CommandError
 from tfsteps.engines.authoring import Compiled
 from tfsteps.engines.submission import check_names
@@ -68,7 +67,7 @@ def decoded(name: str, text: str, kind: str) -> Any:
     if kind not in _TYPES:
         return text
     try:
-        return msgspec.json.decode(text, type=_TYPES[kind])
+        return typed_json.decode(text, _TYPES[kind])
     except NOT_READABLE as error:
         wrong = f"--param {name}: {text!r} is not {'' if kind == 'BOOLEAN' else 'a '}{_NAMES[kind]}"
         example = _EXAMPLES[kind]

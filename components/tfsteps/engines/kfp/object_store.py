@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from tfsteps import typed_json
 from tfsteps.kube import access
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
@@ -151,7 +152,7 @@ def _provider(scheme: str, text: str) -> _Provider:
 
     try:
         providers = _lower(yaml_reader.document(text) or {})
-        return msgspec.convert(providers.get(scheme, {}), type=_Provider)
+        return typed_json.convert(providers.get(scheme, {}), _Provider)
     except (yaml_reader.YamlError, msgspec.ValidationError, AttributeError) as error:
         raise StoreError(f"`{_PROVIDERS}` of ConfigMap {CONFIG_MAP} cannot be read: {error}") from error
 

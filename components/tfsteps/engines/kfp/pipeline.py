@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from tfsteps import typed_json
 from tfsteps.engines.argo.node_names import split
 from tfsteps.engines.argo.pipeline import PROGRAM, Wait, WorkflowContext
 from tfsteps.engines.argo.workflow import controller
@@ -84,7 +85,7 @@ def find_wait(workflow: Mapping[str, Any], call: Mapping[str, Any]) -> Wait | No
     if PROGRAM not in container:
         return None
     try:
-        inputs = msgspec.json.decode(arguments.get("task", "{}"), type=_DagTask).inputs.parameters
+        inputs = typed_json.decode(arguments.get("task", "{}"), _DagTask).inputs.parameters
     except NOT_READABLE:
         inputs = {}
     return Wait(name.removesuffix(_DRIVER), inputs.get("job", _TaskInput()).task_output_parameter.producer_task)

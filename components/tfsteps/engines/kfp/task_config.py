@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from tfsteps import typed_json
 from tfsteps.spec import Problem, SpecError
 
 _GPU = "nvidia.com/gpu"
@@ -68,7 +69,7 @@ class _Config(msgspec.Struct, rename="camel"):
 
 def _checked(config: Mapping[str, Any]) -> Mapping[str, Any]:
     try:
-        msgspec.convert(config, type=_Config)
+        typed_json.convert(config, _Config)
     except msgspec.ValidationError as error:
         fix = "Give the input a `dsl.TaskConfig`"
         wrong = f"is not what Kubeflow Pipelines writes ({error})"

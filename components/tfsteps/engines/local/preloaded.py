@@ -12,7 +12,7 @@ import tempfile
 
 import msgspec
 
-from tfsteps import report, spec
+from tfsteps import report, spec, typed_json
 from tfsteps.engines.kfp import ARGUMENT
 from tfsteps.engines.local.step import LAUNCHERS
 from tfsteps.runs import identity
@@ -45,7 +45,7 @@ with contextlib.suppress(LaunchError, ValueError):
     ).pod_settings()
 _job = spec.from_plain({"name": "warm", "command": ["true"], "roles": {"worker": {}}}, "warm-up", registry.options())
 _status = Status(identity=identity.Identity(run="r", task="t"), job="warm", system="local")
-msgspec.json.decode(msgspec.json.encode(_status), type=Status)
+typed_json.decode(msgspec.json.encode(_status), Status)
 with contextlib.suppress(OSError), tempfile.TemporaryDirectory() as _folder:  # a full disk, perhaps
     _attempt = AttemptFolder(pathlib.Path(_folder))
     _attempt.folder.joinpath("job.json").write_bytes(msgspec.json.encode(_job))

@@ -14,6 +14,7 @@ import msgspec
 from kfp import dsl
 from kfp.local import utils
 
+from tfsteps import typed_json
 from tfsteps.engines.kfp.executor import RUN_ID, ExecutorInput
 from tfsteps.engines.local.sdk_patches import patched, problem
 from tfsteps.engines.local.step import StepProcess, can_fork
@@ -151,7 +152,7 @@ class _Steps:
 
     def run(self, command: list[str], env: Mapping[str, str], executor_input: Mapping[str, Any]) -> int:
         """Run one step to its end and return its exit code."""
-        task = msgspec.convert(executor_input, ExecutorInput)
+        task = typed_json.convert(executor_input, ExecutorInput)
         task.make_folders()
         with self._process(command, {**self._env, **env}) as process:
             step = self._begin(task, ours=can_fork(command))

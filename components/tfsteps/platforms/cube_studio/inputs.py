@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from tfsteps import typed_json
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.runs.identity import Identity, label_value
 from tfsteps.spec import Problem, SpecError, from_plain
@@ -61,7 +62,7 @@ def _environment(text: str) -> _Fields:
 
 def _mapping(text: str) -> dict[str, Any]:
     try:
-        return msgspec.json.decode(text, type=dict[str, Any])
+        return typed_json.decode(text, dict[str, Any])
     except NOT_READABLE:
         from tfsteps import yaml_reader  # noqa: PLC0415  most tasks have JSON, or none
 

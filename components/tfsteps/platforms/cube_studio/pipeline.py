@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import yaml
 
+from tfsteps import typed_json
 from tfsteps.engines.argo.launchers import NAME as TEMPLATES
 from tfsteps.imports.read import ImportedPipeline
 from tfsteps.json_errors import NOT_READABLE
@@ -322,7 +323,7 @@ def _json(value: object, where: str) -> dict[str, Any]:
     """Return a mapping that may be JSON text; empty = missing."""
     if isinstance(value, str):
         try:
-            value = msgspec.json.decode(value or "{}")
+            value = typed_json.decode(value or "{}", Any)
         except NOT_READABLE as error:
             raise NotUnderstoodError(f"{where} is no JSON: {error}") from error
     if value is None:

@@ -15,8 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import msgspec
-
+from tfsteps import typed_json
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.platforms.hai.ranks.wire import MARK
 
@@ -384,7 +383,7 @@ def _parsed(text: str) -> Iterator[bytes | Report]:
 def _report(text: str) -> Report | None:
     """Return an agent's report; None if the text after the mark is not one."""
     try:
-        return msgspec.json.decode(text, type=Report)
+        return typed_json.decode(text, Report)
     except NOT_READABLE:
         return None
 

@@ -3,8 +3,7 @@
 import pathlib
 from collections.abc import Sequence
 
-import msgspec
-
+from tfsteps import typed_json
 from tfsteps.engines.base import StepTask
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.launcher.lifecycle import first_status, resume
@@ -40,10 +39,10 @@ def _wait(task: StepTask) -> StepResult:
 def _launched(task: StepTask) -> tuple[JobOutput, TrainingJob]:
     """Return the input `job`, and the job itself. SpecError if it is not the output of a launch step."""
     try:
-        launched = msgspec.convert(task.parameters.get("job"), type=JobOutput)
+        launched = typed_json.convert(task.parameters.get("job"), JobOutput)
         if not launched.spec:
             raise _not_launched("is the output of a train or wait step, and its job has ended")
-        return launched, msgspec.json.decode(launched.spec, type=TrainingJob)
+        return launched, typed_json.decode(launched.spec, TrainingJob)
     except NOT_READABLE as error:  # a ValidationError is one
         raise _not_launched(f"is not the output of a launch step ({error})") from error
 

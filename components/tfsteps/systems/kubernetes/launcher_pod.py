@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from tfsteps import typed_json
 from tfsteps.answer import NO, YES, Answer, unknown
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.kube import threads
@@ -184,7 +185,7 @@ class LauncherPod:
         The API server knows of a deletion or eviction 0.1 to 0.3 s before SIGTERM (observed with Kubeflow Pipelines
         2.15). What ends a pod in another way, or comes before the watch shows it, is found out after SIGTERM.
         """
-        if not (self.pipeline and self.pipeline.kills_at_once):
+        if not getattr(self.pipeline, "kills_at_once", False):  # engines of other packages may not say
             return
         from tfsteps.kube.watch import Changed, Listed, Seen, Watch  # noqa: PLC0415  most commands need none
 
@@ -195,7 +196,8 @@ class LauncherPod:
                 self._deleting = True
                 begins()
 
-        Watch(self._api, PODS, self.namespace, saw, fieldSelector=f"metadata.name={self._name}")
+        selector = f"metadata.name={self._name}"
+        Watch(self._api, PODS, self.namespace, saw, believe_first_refusal=True, fieldSelector=selector)
 
     def is_taken_away(self, api: "Api", since: float) -> Answer:
         """Return whether this pod is being evicted or deleted, or is gone; no only from a second after SIGTERM on.
@@ -266,6 +268,6 @@ def _name_in(token: str) -> str:
     """Return the name of the pod that a token is bound to; empty = none. A host name may be shortened."""
     try:
         payload = token.split(".")[1]
-        return msgspec.json.decode(base64.urlsafe_b64decode(payload + "=="), type=_Claims).bound.pod.name
+        return typed_json.decode(base64.urlsafe_b64decode(payload + "=="), _Claims).bound.pod.name
     except (IndexError, ValueError, *NOT_READABLE):
         return ""

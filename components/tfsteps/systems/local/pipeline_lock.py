@@ -15,6 +15,7 @@ from typing import IO, Self
 
 import msgspec
 
+from tfsteps import typed_json
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.runs import store
 from tfsteps.runs.identity import Identity
@@ -59,7 +60,7 @@ def at_end(act: Callable[[], None]) -> None:
     Never without a pipeline, or if its process cannot be seen from here: whether it has ended is not known then.
     """
     try:
-        holder = msgspec.json.decode(os.environ.get(_VARIABLE, ""), type=_Holder)
+        holder = typed_json.decode(os.environ.get(_VARIABLE, ""), _Holder)
     except NOT_READABLE:
         return
     if holder.process.elsewhere:

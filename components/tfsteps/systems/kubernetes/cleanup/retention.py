@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 import msgspec
 
+from tfsteps import typed_json
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.runs.identity import PREFIX
 from tfsteps.spec import TrainingJob
@@ -111,7 +112,7 @@ def home_of(item: Mapping[str, Any]) -> Home | None:
     """Return where a job was launched from; None = on its own cluster, or that is not known."""
     text = (item["metadata"].get("annotations") or {}).get(HOME)
     try:
-        return None if text is None else msgspec.json.decode(text, type=Home)
+        return None if text is None else typed_json.decode(text, Home)
     except NOT_READABLE:
         return None
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from tfsteps import typed_json
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.kube.watch import Changed, Deleted, Listed, Refused, Seen
 from tfsteps.runs.events import JobChanged, ReplicaName, ReplicaState, State
@@ -129,7 +130,7 @@ def noted_states(item: Mapping[str, Any], replicas: list[ReplicaName]) -> dict[R
     """
     text = (item["metadata"].get("annotations") or {}).get(REPLICAS) or "{}"
     try:
-        noted = msgspec.json.decode(text, type=_Noted)
+        noted = typed_json.decode(text, _Noted)
     except NOT_READABLE:
         return {}
     by_role: dict[RoleName, list[ReplicaName]] = {}

@@ -9,8 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import msgspec
-
+from tfsteps import typed_json
 from tfsteps.image import unqualified
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.kube import access
@@ -127,7 +126,7 @@ class JobTensorBoard:
     def _start(self) -> str:
         item = self._item()
         try:
-            settings = msgspec.json.decode(self._annotations()[SETTINGS], type=TensorBoardSettings)
+            settings = typed_json.decode(self._annotations()[SETTINGS], TensorBoardSettings)
         except NOT_READABLE as error:
             raise ValueError(f"the job's annotation {SETTINGS} is not valid: {error}") from error
         specs = [role.template["spec"] for role in self._kind.roles(item).values()]

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from tfsteps import typed_json
 from tfsteps.kube.answers import MALFORMED, of_kind
 from tfsteps.kube.backoff import pauses, spread
 from tfsteps.kube.client import Api
@@ -156,4 +157,4 @@ def _read(item: Mapping[str, Any], replicas: Mapping[str, str], program: str) ->
             cpu=round(float(quantity(usage["cpu"])), 4),
             memory=round(float(quantity(usage["memory"]))),
         )
-        yield msgspec.convert(msgspec.to_builtins(sample), Sample)  # checks the limits
+        yield typed_json.convert(msgspec.to_builtins(sample), Sample)  # checks the limits

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from tfsteps import typed_json
 from tfsteps.kube.answers import of_kind
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
@@ -133,7 +134,7 @@ def _undecided(what: str, error: ApiError) -> ApiError:
 def _versions(api: Api) -> set[str]:
     """Return `group/version` of every API except the core API."""
     ask = functools.partial(api.send, "GET", "/apis", check=of_kind("APIGroupList", _ApiGroupList))
-    answer = msgspec.convert(api.settled(ask), type=_ApiGroupList)
+    answer = typed_json.convert(api.settled(ask), _ApiGroupList)
     return {version.group_version for group in answer.groups for version in group.versions}
 
 
@@ -147,7 +148,7 @@ def _plurals(api: Api, group_version: str) -> set[str]:
         if error.status == 404:  # removed since the groups were listed
             return set()
         raise
-    return {resource.name for resource in msgspec.convert(answer, type=_ApiResourceList).resources}
+    return {resource.name for resource in typed_json.convert(answer, _ApiResourceList).resources}
 
 
 def _name(resource: Resource) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from tfsteps import typed_json
 from tfsteps.runs.events import ReplicaName
 from tfsteps.runs.identity import PREFIX, Identity
 from tfsteps.runs.output_paths import OutputPaths
@@ -126,7 +127,7 @@ def spec_problems(job: TrainingJob) -> Iterator[Problem]:
         if not resolved.image:
             yield Problem(path=("roles", name, "image"), wrong="is missing", fix=_ADD_IMAGE)
     try:
-        msgspec.convert(os.environ.get(GPU_RESOURCE) or _GPU, ResourceName)
+        typed_json.convert(os.environ.get(GPU_RESOURCE) or _GPU, ResourceName)
     except msgspec.ValidationError:
         needs = {("roles", name) if role.resources else (): role.resources for name, role in job.roles.items()}
         for path, need in needs.items():
