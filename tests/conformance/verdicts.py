@@ -297,11 +297,18 @@ JOB_CASES = {
 }
 
 
+def _ended(environment: Environment) -> int:
+    """Return how many pods have succeeded."""
+    return sum(pod["status"].get("phase") == "Succeeded" for pod in environment.pods())
+
+
 def _check(case: JobCase, environment: Environment) -> None:
     job = held(case.job, case.last) if case.last else case.job
     launcher = environment.launch(job, run=environment.namespace)
     if case.last:
         until(lambda: succeeded(launcher, case.before_last))
+        if case.left:  # Kubernetes deletes a failed Job's pods that the kubelet has not reported as ended
+            until(lambda: _ended(environment) >= len(case.before_last))
         release(environment, launcher, case.last)
     check(case, launcher)
     if case.left:

@@ -156,7 +156,8 @@ def test_a_job_is_kept_before_the_sigterm_that_leaves_no_time_for_it():
         job.stop(Cause.CANCELLED)
         with pytest.raises(LaunchError, match="this pod is being evicted; the job is kept until"):
             list(events)
-        job._api.stopping.set()
+        for api in (job._api, job._host._api):
+            api.stopping.set()
     assert [(method, plural) for method, plural, _ in cluster.changes] == [("POST", "jobs"), ("PATCH", "tfjobs")]
 
 
@@ -179,7 +180,8 @@ def test_a_job_that_ends_with_its_launcher_is_deleted_at_sigterm_without_another
         assert [method for method, _, _ in cluster.changes] == ["DELETE"]
         assert questions == []
         assert [event for event in events if isinstance(event, JobChanged)][-1].state is State.CANCELLED
-        job._api.stopping.set()
+        for api in (job._api, job._host._api):
+            api.stopping.set()
 
 
 def test_a_launcher_whose_pod_is_deleted_without_a_sigterm_goes_on(monkeypatch):
@@ -195,7 +197,8 @@ def test_a_launcher_whose_pod_is_deleted_without_a_sigterm_goes_on(monkeypatch):
         assert not job._stop.leaving
         job.stop(Cause.CANCELLED)
         assert cluster.job["metadata"]["ownerReferences"] == [KEEPER]
-        job._api.stopping.set()
+        for api in (job._api, job._host._api):
+            api.stopping.set()
 
 
 @pytest.mark.parametrize("handled", [True, False], ids=["SIGTERM", "no signal"])
@@ -213,7 +216,8 @@ def test_a_run_that_ends_after_its_job_was_kept_takes_the_job_along(handled):
         assert [event for event in events if isinstance(event, JobChanged)][-1].state is State.CANCELLED
         assert [method for method, _, _ in cluster.changes[:3]] == ["POST", "PATCH", "DELETE"]
         assert cluster.job is None
-        job._api.stopping.set()
+        for api in (job._api, job._host._api):
+            api.stopping.set()
 
 
 UNKEPT = {

@@ -57,6 +57,8 @@ class Store:
             return Answer(body=there) if there else refusal(404, "NotFound", about=name)
         if asked.method == "PATCH":
             return self.patched(asked)
+        if asked.method != "POST" or "metadata" not in (asked.body or {}):
+            return refusal(405, "MethodNotAllowed", f"{asked.method} {asked.path}")  # a test says what came of it
         plural, meta = asked.path.rpartition("/")[2], asked.body["metadata"]
         name = meta["name"]
         if (plural, name) in self.objects:
