@@ -17,9 +17,8 @@ _API, _HTTP, _WATCH, _LOGS, _LINES = (
     f"kube/{name}.py" for name in ("client", "http_client", "watch", "logs", "log_lines")
 )
 _STOP = "systems/stop_controller.py"
-_SYSTEM, _JOB, _FOLLOWING, _HOST = (
-    f"systems/kubernetes/{name}.py" for name in ("system", "follow/job", "follow/following", "launcher_pod")
-)
+_HOST = "systems/launcher_pod.py"
+_SYSTEM, _JOB, _FOLLOWING = (f"systems/kubernetes/{name}.py" for name in ("system", "follow/job", "follow/following"))
 
 
 @dataclass(frozen=True)

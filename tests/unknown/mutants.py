@@ -7,8 +7,8 @@ from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.steps import job_step
 from tfsteps.systems.kubernetes.cleanup.keeper import JobOwner
 from tfsteps.systems.kubernetes.follow.job import KubernetesJob
-from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
 from tfsteps.systems.kubernetes.system import KubernetesSystem
+from tfsteps.systems.launcher_pod import LauncherPod
 
 
 def always_green():

@@ -13,8 +13,8 @@ from tfsteps.kube.client import Api
 from tfsteps.runs.identity import Identity
 from tfsteps.systems import kubeflow
 from tfsteps.systems.base import LaunchError
-from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
 from tfsteps.systems.kubernetes.system import KubernetesSystem
+from tfsteps.systems.launcher_pod import LauncherPod
 
 WHO = Identity(run="r", task="uuid")
 JOBS = "/apis/kubeflow.org/v1/namespaces/ns/tfjobs"

@@ -2,12 +2,15 @@
 
 import pytest
 
+from tests.support.waiting import until
 from tests.wire.scripted import Answer, serve
+from tests.wire.test_keeper import Cluster, host_of
+from tfsteps.answer import YES
 from tfsteps.kube.credentials import Access
 from tfsteps.platforms.hai.client import Client
 from tfsteps.platforms.hai.job import HaiJob
 from tfsteps.runs.events import JobChanged, ReplicaName, State
-from tfsteps.systems.base import LaunchError
+from tfsteps.systems.base import Cause, LaunchError
 
 TASK = {"chain_id": "c", "nb_name": "job", "id": 1, "id_list": [1], "tags": [], "stop_code": 1}
 RUNS = {**TASK, "chain_status": "running", "worker_status": "running"}
@@ -74,3 +77,33 @@ def test_a_task_is_gone_only_if_hai_says_so_without_an_error_between(between, mo
     assert follow([shown(RUNS), gone, between, gone, shown(ENDED)])[-1].state is State.SUCCEEDED
     assert follow([shown(RUNS), gone])[-1].reason == "Deleted"
     assert follow([shown(RUNS), *[between] * 3, shown(ENDED)])[-1].state is State.SUCCEEDED
+
+
+def test_a_launcher_knows_before_sigterm_that_its_pod_is_taken_away_and_asks_nothing_at_it(monkeypatch):
+    """Kubeflow Pipelines leaves no time for a question after the signal."""
+    asked_at_sigterm, cluster, requests = [], Cluster(), []
+
+    def platform(asked):
+        if not asked.path.startswith("/query/"):
+            requests.append(asked.path)
+        return Answer(body={"success": 1, "data": "", "last_seen": None}) if "/log" in asked.path else shown(RUNS)
+
+    def counted(asked):
+        asked_at_sigterm.append(asked.path)
+        return cluster(asked)
+
+    with serve(counted) as kubernetes, serve(platform) as server:
+        monkeypatch.setattr("tfsteps.platforms.hai.job.access.find", kubernetes.access)
+        host = host_of(kubernetes, recreated=YES, kills_at_once=True)
+        url = f"http://127.0.0.1:{server.server_port}"
+        client = Client(Access(server=url, namespace="", tls=None, token=lambda _: "t", name="HAI"))
+        job = HaiJob(client, [ReplicaName("worker", 0)], name="job", chain_id="c", created=0.0, host=host)
+        events = job.events()
+        until(lambda: next(events) and host._deleting)
+        asked_at_sigterm.clear()
+        job.stop(Cause.CANCELLED)
+        assert [path for path in asked_at_sigterm if path.endswith("/pods/step")] == []
+        with pytest.raises(LaunchError, match="this pod is being evicted; the task was not stopped, and the next"):
+            list(events)
+        host._api.stopping.set()
+    assert requests == []

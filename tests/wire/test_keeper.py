@@ -26,8 +26,8 @@ from tfsteps.systems.kubernetes.cleanup import keeper
 from tfsteps.systems.kubernetes.cleanup.retention import KEPT_FOR_TRY, KEPT_UNTIL, retention_policy
 from tfsteps.systems.kubernetes.follow.following import Following
 from tfsteps.systems.kubernetes.follow.job import KubernetesJob
-from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
 from tfsteps.systems.kubernetes.system import KubernetesSystem
+from tfsteps.systems.launcher_pod import LauncherPod
 
 JOB = {"name": "job", "image": "trainer:1", "roles": {"worker": {}}, "on_evicted": "29.5m"}
 FLOW = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "wf", "uid": "w"}
@@ -101,8 +101,8 @@ class Cluster:
         return self.job
 
 
-def follower(server, *, recreated=NO, terminating=False, kills_at_once=False, **fields):
-    """Return a followed job, whose launcher is a step of a Workflow that is not watched."""
+def host_of(server, *, recreated=NO, terminating=False, kills_at_once=False):
+    """Return a launcher's pod, a step of a Workflow that is not watched."""
     meta = {"name": "step", "namespace": "ns", "uid": "p", "ownerReferences": [{**FLOW, "controller": True}]}
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(pipeline, "Watch", lambda *_, **__: SimpleNamespace(refused_seconds=0.0))
@@ -110,8 +110,17 @@ def follower(server, *, recreated=NO, terminating=False, kills_at_once=False, **
     pod.pipeline.recreates_pod, pod.pipeline.terminating = recreated, known(terminating)
     pod.pipeline.pending, pod.grace_seconds = NO, GRACE_SECONDS
     pod.pipeline.kills_at_once = kills_at_once
+    return pod
+
+
+PIPELINE = ("recreated", "terminating", "kills_at_once")
+
+
+def follower(server, **fields):
+    """Return a followed job, with fields of `host_of` and of its job file."""
+    host = host_of(server, **{name: fields.pop(name) for name in PIPELINE if name in fields})
     job = spec.from_plain({**JOB, **fields})
-    return KubernetesJob(Api(server.access()), TFJob(), tfjob("Running"), job, pod)
+    return KubernetesJob(Api(server.access()), TFJob(), tfjob("Running"), job, host)
 
 
 def stopped(cluster, cause=Cause.CANCELLED, *, then=(), **fields):
@@ -300,9 +309,10 @@ def test_a_job_that_ends_while_it_is_not_known_why_the_launcher_is_stopped_has_e
         job = follower(server, recreated=YES)
         job.stop(Cause.CANCELLED)
         with pytest.raises(LaunchError, match="was not stopped"):
-            job._stop.continue_stop(job._urgent, job._urgent, None)
+            job._stop.continue_stop(job._clients, None)
         list(job._tracker.job(Listed([tfjob("Succeeded")]), 0.0))
-        assert not job._stop.continue_stop(job._urgent, job._urgent, None)
+        job._stop.continue_stop(job._clients, None)
+        assert job._stop.cause is None
         job._api.stopping.set()
 
 

@@ -15,7 +15,7 @@ from tfsteps.kube.client import Api
 from tfsteps.runs.events import ReplicaName
 from tfsteps.runs.identity import MANAGED_BY, Identity
 from tfsteps.systems import registry
-from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
+from tfsteps.systems.launcher_pod import LauncherPod
 
 IDENTITY = Identity(run="r", task="train(0:a)", attempt=2, pipeline="nightly")
 ADDED = {

@@ -20,7 +20,7 @@ from tfsteps.kube.watch import Changed, Listed
 from tfsteps.steps import job_step
 from tfsteps.systems.base import JobNote
 from tfsteps.systems.kubernetes.cleanup.retention import LAUNCHER
-from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
+from tfsteps.systems.launcher_pod import LauncherPod
 
 SINCE = 5.0  # seconds since SIGTERM
 OWNER = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "wf", "uid": "w", "controller": True}

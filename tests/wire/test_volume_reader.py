@@ -28,7 +28,7 @@ from tfsteps.systems.base import Cause, LaunchError
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.follow import volume_reader
 from tfsteps.systems.kubernetes.follow.job import KubernetesJob
-from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
+from tfsteps.systems.launcher_pod import LauncherPod
 from tfsteps.systems.stop_controller import _Stopping
 
 JOB_FIELDS = {"name": "job", "image": "trainer:1", "roles": {"worker": {}}}

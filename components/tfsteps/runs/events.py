@@ -48,6 +48,20 @@ class State(enum.StrEnum):
 _TERMINAL = {State.SUCCEEDED, State.FAILED, State.CANCELLED, State.LOST}
 
 
+class Verdict(msgspec.Struct, frozen=True):
+    """What a platform tells of a job.
+
+    Attributes:
+        state: The state, as far as that shows it.
+        reason: Of that state; empty = none.
+        message: Of that state; empty = none.
+    """
+
+    state: State
+    reason: str = ""
+    message: str = ""
+
+
 class ReplicaState(enum.StrEnum):
     """The states of one replica."""
 

@@ -167,7 +167,7 @@ def label_pod_on_failure(task: StepTask, step: str) -> Iterator[None]:
 
 def _label_pod(task: StepTask, step: str) -> None:
     from tfsteps.kube import access, client  # noqa: PLC0415  a job system may need neither
-    from tfsteps.systems.kubernetes.launcher_pod import LauncherPod  # noqa: PLC0415
+    from tfsteps.systems.launcher_pod import LauncherPod  # noqa: PLC0415
 
     with contextlib.suppress(Exception):  # whatever it is: the step reports its own failure
         api = client.Api(access.find(), _LABEL_SECONDS, _LABEL_SECONDS)

@@ -6,7 +6,7 @@ A launcher in a pod that gets SIGTERM first finds out whether the job goes on wi
 import math
 import time
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -18,6 +18,18 @@ from tfsteps.systems.pipeline import PipelineContext
 _AGAIN_SECONDS = 5.0
 _PAUSE_SECONDS = 1.0  # between two questions whether the job goes on
 _DENIALS = {401, 403}  # a restarting server sends them, too, but not for long
+
+
+class Clients(NamedTuple):
+    """Clients that send each request once.
+
+    Attributes:
+        platform: Asks the platform to end the job.
+        cluster: Asks what becomes of the job; None = the launcher is in no pod.
+    """
+
+    platform: Any
+    cluster: Any
 
 
 class Leave(msgspec.Struct, frozen=True):
@@ -47,7 +59,7 @@ class Stoppable(Protocol):
     def begin_stop(self, sentence: str) -> None:
         """Note that the job's end is a stop from now on; `sentence` says why, empty = there is nothing to say."""
 
-    def leave(self, client: Any, since: float) -> Leave:
+    def leave(self, cluster: Any, since: float) -> Leave:
         """Return whether the job goes on without this launcher; `since` = seconds since SIGTERM, or its notice."""
 
     @property
@@ -86,7 +98,7 @@ class _Stopping(msgspec.Struct):
 class StopController:
     """What becomes of a job that is being stopped: a signal handler begins it, and the launcher's loop goes on with it.
 
-    Clients that are passed to it are used for one request; the signal handler's must be used by nothing else.
+    The clients of the signal handler must be used by nothing else.
 
     Attributes:
         requests: How often people or engines have asked for it.
@@ -122,33 +134,30 @@ class StopController:
         """Whether the launcher got SIGTERM, or will, and this has not ended it or its job yet."""
         return isinstance(self._phase or self._expected, _Leaving) and not self._job.ended
 
-    def request(self, cause: Cause, client: Any, cluster: Any) -> None:
+    def request(self, cause: Cause, clients: Clients) -> None:
         """Stop the job, unless it goes on without this launcher. Safe in a signal handler.
 
-        Args:
-            cause: Why. After SIGTERM in a pod (`CANCELLED`), it is asked first whether the job goes on.
-            client: Asks the platform to end the job.
-            cluster: Asks what becomes of the job.
+        After SIGTERM in a pod (`CANCELLED`), it is asked first whether the job goes on.
         """
         self.requests += cause.requested
         if self.leaving and cause is Cause.CANCELLED:
             # Engines repeat SIGTERM, and the first second does not show yet whether the pod is being evicted.
             if self._job.ends_with_launcher:
-                self.begin(cause, client)
+                self.begin(cause, clients)
         elif self.repeated and not self.leaving:
             self._job.give_up()
         elif self.cause is None and not self._job.ended:
             sentence = ""
             if cause is Cause.CANCELLED and self._in_pod:
                 began = time.monotonic()
-                leave = self._job.leave(cluster, 0.0)
+                leave = self._job.leave(clients.cluster, 0.0)
                 if not leave.answer.no:
                     self._phase = _Leaving(began, began, leave)
                     return
                 sentence = leave.sentence
-            self.begin(Cause.CANCELLED if cause.requested else cause, client, sentence)
+            self.begin(Cause.CANCELLED if cause.requested else cause, clients, sentence)
 
-    def expect(self, cluster: Any) -> None:
+    def expect(self, clients: Clients) -> None:
         """Settle what becomes of the job at the SIGTERM that will come: the launcher's pod is being deleted.
 
         Called from a thread of its own, which the signal does not interrupt.
@@ -156,24 +165,18 @@ class StopController:
         if self._phase is None and not self._job.ended:
             began = time.monotonic()
             self._expected = expected = _Leaving(began, began, Leave(unknown("the answers have not come yet")))
-            expected.leave = self._job.leave(cluster, 0.0)
+            expected.leave = self._job.leave(clients.cluster, 0.0)
 
-    def begin(self, cause: Cause, client: Any, sentence: str = "") -> None:
+    def begin(self, cause: Cause, clients: Clients, sentence: str = "") -> None:
         """Stop the job for a cause. Safe in a signal handler."""
         self._job.begin_stop(sentence)
         self._phase = stopping = _Stopping(cause)
-        self._ask(stopping, client)
+        self._ask(stopping, clients)
 
-    def continue_stop(self, client: Any, cluster: Any, pipeline: PipelineContext | None) -> bool:
+    def continue_stop(self, clients: Clients, pipeline: PipelineContext | None) -> None:
         """Do what is due: settle what becomes of the job, ask again for its end, stop it with its run.
 
-        Args:
-            client: Asks the platform to end the job.
-            cluster: Asks what becomes of the job.
-            pipeline: Of the launcher; None = it is in none.
-
-        Returns:
-            Whether the job is being stopped, or may be.
+        `pipeline` is the launcher's; None = it is in none.
 
         Raises:
             LaunchError: The job goes on and this launcher ends, or its end was not accepted for too long.
@@ -183,9 +186,9 @@ class StopController:
         match self._phase or self._expected:
             case _Leaving() as leaving if not self._job.ended:
                 if pipeline and pipeline.terminating.yes:
-                    self.begin(Cause.CANCELLED, client)
+                    self.begin(Cause.CANCELLED, clients)
                 else:
-                    self._settle(leaving, client, cluster)
+                    self._settle(leaving, clients)
             case _Stopping() as stopping:
                 now, grace = time.monotonic(), self._grace_seconds if stopping.cause is Cause.CANCELLED else math.inf
                 denied = now - stopping.denied_since > self._denied_seconds[stopping.cause]
@@ -196,18 +199,15 @@ class StopController:
                         what = f"whether {self._job.what} was stopped is not known"
                     raise LaunchError(f"{what}: {why}", retryable=True)
                 if now - stopping.sent > _AGAIN_SECONDS:
-                    self._ask(stopping, client)
+                    self._ask(stopping, clients)
             case _ if pipeline and pipeline.terminating.yes:
-                self.begin(Cause.CANCELLED, client)
-            case _:
-                return False
-        return True
+                self.begin(Cause.CANCELLED, clients)
 
-    def _settle(self, leaving: _Leaving, client: Any, cluster: Any) -> None:
+    def _settle(self, leaving: _Leaving, clients: Clients) -> None:
         """Ask again when that is due, and stop the job if it does not go on. LaunchError if it does."""
         now = time.monotonic()
         if leaving.leave.answer.unknown and now - leaving.asked >= _PAUSE_SECONDS:
-            leaving.leave = self._job.leave(cluster, now - leaving.began)
+            leaving.leave = self._job.leave(clients.cluster, now - leaving.began)
             leaving.asked = time.monotonic()
         answer = leaving.leave.answer
         seconds = min(self._grace_seconds, _PAUSE_SECONDS) if self.repeated else self._grace_seconds
@@ -217,17 +217,17 @@ class StopController:
                 self._expected = None
             return  # it is SIGTERM that ends a launcher: engines decide by how a step ends
         if answer.no:
-            self.begin(Cause.CANCELLED, client, leaving.leave.sentence)
+            self.begin(Cause.CANCELLED, clients, leaving.leave.sentence)
         elif answer.yes:
             raise LaunchError(f"this pod is being evicted; {leaving.leave.sentence}", retryable=True)
         elif late:
             why = f"whether it is being evicted, and another pod follows, is not known ({answer.why})"
             raise LaunchError(f"this pod got SIGTERM, and {why}: {self._job.what} was not stopped", retryable=True)
 
-    def _ask(self, stopping: _Stopping, client: Any) -> None:
+    def _ask(self, stopping: _Stopping, clients: Clients) -> None:
         stopping.sent = time.monotonic()  # for the loop, which a signal handler may have interrupted
         try:
-            self._job.send_stop(client)
+            self._job.send_stop(clients.platform)
             stopping.error = None
         except ApiError as error:
             stopping.error = error
@@ -235,25 +235,3 @@ class StopController:
         denied = stopping.error and (stopping.error.status in _DENIALS or not stopping.error.unavailable)
         stopping.failing_since = min(stopping.failing_since, stopping.sent) if stopping.error else math.inf
         stopping.denied_since = min(stopping.denied_since, stopping.sent) if denied else math.inf
-
-
-class ServerAge:
-    """How old a job was when it was first followed, by the platform's clock alone: ours may differ by hours."""
-
-    _ROUNDING_SECONDS = 2.0  # platforms tell times in whole seconds
-
-    def __init__(self) -> None:
-        """Begin at the moment from which the job is followed."""
-        self._began = time.monotonic()
-        self._age: float | None = None
-
-    def seconds(self, created: float | None, now: float | None) -> float:
-        """Return the age; 0 until both times are known, and from then on always the same.
-
-        Args:
-            created: When the job was created, by the platform's clock; None = not known yet.
-            now: What that clock shows now; None = not known yet.
-        """
-        if self._age is None and created is not None and now is not None:
-            self._age = max(0.0, now - created - (time.monotonic() - self._began) - self._ROUNDING_SECONDS)
-        return self._age or 0.0

@@ -4,7 +4,9 @@ import pytest
 
 from tfsteps.kube.errors import ApiError
 from tfsteps.systems.base import Cause, LaunchError
-from tfsteps.systems.stop_controller import StopController
+from tfsteps.systems.stop_controller import Clients, StopController
+
+NOBODY = Clients(None, None)
 
 
 class Job:
@@ -32,8 +34,8 @@ class Job:
 def test_a_stop_without_an_answer_may_have_ended_the_job(status, expected):
     error = ApiError("refused", status=status)
     stop = StopController(Job(error), dict.fromkeys(Cause, -1.0), -1.0)
-    stop.begin(Cause.CANCELLED, None)
+    stop.begin(Cause.CANCELLED, NOBODY)
     with pytest.raises(LaunchError) as caught:
-        stop.continue_stop(None, None, None)
+        stop.continue_stop(NOBODY, None)
     assert str(caught.value).startswith(expected)
     assert "continues" not in str(caught.value)

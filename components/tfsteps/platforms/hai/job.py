@@ -1,4 +1,4 @@
-"""Follows a task of HAI: its events, its logs, its end. One loop polls at limited rates."""
+"""Follows a task of HAI: its events, its logs, its end. It is asked at limited rates."""
 
 import contextlib
 import functools
@@ -11,7 +11,6 @@ import msgspec
 
 from tfsteps.answer import NO
 from tfsteps.kube import access
-from tfsteps.kube.answers import MALFORMED
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.http_client import PATIENCE_SECONDS
@@ -32,9 +31,9 @@ from tfsteps.runs.events import (
 )
 from tfsteps.spec import format_duration
 from tfsteps.systems.base import Cause, LaunchError
-from tfsteps.systems.kubernetes.job_kind import Verdict
-from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
-from tfsteps.systems.stop_controller import Leave, ServerAge, StopController
+from tfsteps.systems.followed_job import FollowedJob
+from tfsteps.systems.launcher_pod import LauncherPod
+from tfsteps.systems.stop_controller import Clients, Leave, StopController
 
 TASK_SECONDS = (0.5, 5.0)
 """Shortest and longest pause between two requests for the task."""
@@ -78,74 +77,43 @@ class _Poll:
         self.due = max(self.due, time.monotonic() + seconds)
 
 
-class HaiJob:
-    """A task that was created or adopted.
+class ChainFollower:
+    """What a launcher asks HAI of a chain, and when.
 
     Attributes:
-        name: The task's name.
-        uid: Its chain's id, the same over interruptions.
-        namespace, hosts: Empty; the host names of its ranks are the platform's.
-        created: When it was created, in seconds since the epoch, by the platform's clock where it tells the time.
-        is_new: This launcher has certainly created it.
+        task: The newest task of the chain, as it was last seen; None = not asked yet, or it is gone.
+        warnings: For the user.
     """
 
-    namespace = hosts = ""
-    is_new = False
-    refused = "it could not be stopped"
-
-    def __init__(
-        self,
-        client: Client,
-        replicas: Sequence[ReplicaName],
-        *,
-        name: str,
-        chain_id: str,
-        created: float,
-        host: LauncherPod | None = None,
-    ) -> None:
-        """Take over the task, whose ranks are `replicas`; no request is sent before `events` or `look`.
-
-        `host` is the launcher's pod; None = not in a pod.
-        """
-        self.name, self.uid, self.created = name, chain_id, created
-        self.warnings = host.warnings if host else []
-        self.warnings += client.warnings
-        self.tensorboard_url = ""
-        self._server_age = ServerAge()
-        self.what = f"task {name}"
-        self._stop = StopController(self, _DENIED_SECONDS, host.grace_seconds if host else None)
-        self._client = client
-        self._urgent = Client(client.access, patience=0, read_seconds=_URGENT_SECONDS)
-        # For the signal handler only: it may interrupt code that holds a lock of another client's pool.
-        self._in_handler = Client(client.access, patience=0, read_seconds=_URGENT_SECONDS)
-        self._host = host
-        self._cluster = Api(access.find(), patience=0, read_seconds=_URGENT_SECONDS) if host else None
-        self._replicas = replicas
+    def __init__(self, client: Client, name: str, chain_id: str, tracker: ChainTracker) -> None:
+        """Send no request."""
+        self.task: Mapping[str, Any] | None = None
+        self.warnings: list[str] = []
+        self._client, self._name, self._chain, self._tracker = client, name, chain_id, tracker
+        self._replicas = tracker.replicas
         self._logs = [RankLog() for _ in self._replicas]
         self._late = LATE_SECONDS
-        self._tracker = ChainTracker(self._replicas)
-        self._task: Mapping[str, Any] | None = None
+        self._polls = self._all_polls()
         self._gone_since: float | None = None  # since when the platform reports no such task
         self._tick_due = 0.0
         self._away = 0.0  # since when the platform does not answer; 0 = it answers
         self._notice_due = 0.0  # after how long it is reported again; 0 = it was not reported
 
-    @property
-    def age(self) -> float:
-        """Age of the task in seconds when following began, by the platform's clock; 0 until known."""
-        return self._server_age.seconds(self.created, self._client.server_time())
-
-    def events(self) -> Iterator[Event]:
-        """Yield events in order; the last is a JobChanged to a terminal state.
+    def next(self) -> Iterator[Event]:
+        """Ask what is due, or wait; yield what follows, and a Tick when it is due.
 
         Raises:
             LaunchError: The platform has not answered, or has refused to, for too long.
         """
-        try:
-            yield from self._followed()
-        except MALFORMED as error:
-            message = f"task {self.name} was not stopped, but an answer of HAI is not understood: {error!r}"
-            raise LaunchError(message, retryable=True) from error
+        poll = min(self._polls, key=lambda poll: poll.due)
+        pause = min(poll.due - time.monotonic(), TICK_SECONDS)
+        if pause > 0:
+            time.sleep(pause)
+        else:
+            yield from self._ask(poll)
+        if time.monotonic() >= self._tick_due:
+            self._tick_due = time.monotonic() + TICK_SECONDS
+            yield Tick(time.time(), visible=not self._away)
 
     def look(self) -> list[Event]:
         """Return the events so far, in order, without waiting; for an ended task, the end is the last.
@@ -157,87 +125,56 @@ class HaiJob:
         events = list(self._look())
         ended = self._tracker.final is not None
         for rank in range(len(self._replicas)):
-            ask = functools.partial(self._client.log_once, self.uid, rank)
+            ask = functools.partial(self._client.log_once, self._chain, rank)
             events += self._rest_of_log(rank, ask) if ended else self._read_log(rank, ask)
         if ended:
-            events += [*self._tracker.ended(self._task, time.time()), self._tracker.last()]
+            events += [*self._tracker.ended(self.task, time.time()), self._tracker.last()]
         return events
 
-    def _followed(self) -> Iterator[Event]:
-        polls = self._polls()
-        while not self._tracker.final:
-            self._stop.continue_stop(self._urgent, self._cluster, self._host.pipeline if self._host else None)
-            poll = min(polls, key=lambda poll: poll.due)
-            pause = min(poll.due - time.monotonic(), TICK_SECONDS)
-            if pause > 0:
-                time.sleep(pause)
-            else:
-                yield from self._ask(poll, polls)
-            if time.monotonic() >= self._tick_due:
-                self._tick_due = time.monotonic() + TICK_SECONDS
-                yield Tick(time.time(), visible=not self._away)
-        if not self._stop.repeated:
-            yield from self._drain()
-        yield from self._tracker.ended(self._task, time.time())
-        if self._tracker.last().state in _WITH_MESSAGES and not self._stop.repeated:
-            self._read_messages()
-        yield self._tracker.last()
+    def drain(self, stop: StopController) -> Iterator[Event]:
+        """Yield the last lines of the ranks; if a log cannot be read to its end, yield a line that says so.
 
-    def stop(self, cause: Cause) -> None:
-        """Request the stop of the task, and return. A second call does not wait. Safe in a signal handler."""
-        self._stop.request(cause, self._in_handler if cause.requested else self._urgent, self._cluster)
+        An unavailable platform is asked again until it has not answered for some seconds, then once for each rank.
+        After a stop it is asked once: the launcher's pod may end soon.
+        """
+        client, answered = self._client.copy(), time.monotonic()
 
-    @property
-    def ended(self) -> bool:
-        """Whether its end is known."""
-        return self._tracker.final is not None
+        def ask(rank: int, seen: Seen | None) -> Mapping[str, Any]:
+            nonlocal answered
+            stopped = stop.cause or stop.requests
+            client.patience = 0.0 if stopped else max(answered + _SILENT_SECONDS - time.monotonic(), 0.0)
+            answer = client.retry(functools.partial(client.log_once, self._chain, rank, seen))
+            answered = time.monotonic()
+            return answer
 
-    def leave(self, client: Api, since: float) -> Leave:
-        assert self._host
-        if since:  # not in the signal handler
-            self._host.retry_read(client)
-        if self.ends_with_launcher:
-            return Leave(NO)
-        return Leave(
-            self._host.is_taken_away(client, since), "the task was not stopped, and the next attempt adopts it"
-        )
+        for rank in range(len(self._replicas)):
+            try:
+                yield from self._rest_of_log(rank, functools.partial(ask, rank), stop)
+            except ApiError as error:
+                yield self._gap(rank, str(error))
+        self.warnings += gaps(str(self._replicas[rank]) for rank, log in enumerate(self._logs) if log.incomplete)
 
-    @property
-    def ends_with_launcher(self) -> bool:
-        return self._host is not None and self._host.followed().no
-
-    def begin_stop(self, sentence: str) -> None:  # noqa: ARG002  it says nothing of HAI
-        """Take the end of the task for a stop from now on."""
-        self._tracker.stopping = Verdict(State.CANCELLED, "Stopped")
-
-    def send_stop(self, client: Client) -> None:
-        if PAUSED in labels(self._task or {}):  # it is stopped already, and must not be resumed
-            client.tag(self.uid, PAUSED, on=False)
-        client.stop_once(self.uid)
-
-    def give_up(self) -> None:
-        """End now, whether or not the task still runs."""
-        message = f"its end was not waited for; chain {self.uid} may take some seconds to end"
-        self._tracker.give_up(Verdict(State.CANCELLED, "Stopped", message), time.time())
-
-    def read_folder(self, folder: str, program: Sequence[str]) -> None:
-        """Do nothing: a launcher can read only what it mounts of the shared file system."""
-
-    def remove(self, what: Literal["pods", "job"]) -> None:
-        """Do nothing: the platform has removed the pods, and its record of the task cannot be removed."""
+    def read_messages(self, client: Client) -> None:
+        """Add the platform's records of the failed task to the warnings; they appear shortly after its end."""
+        for pause in _MESSAGE_PAUSES:
+            time.sleep(pause)
+            with contextlib.suppress(ApiError):  # it explains the end, but does not decide it
+                if lines := client.recorded(self._chain, self._logs[0].last_seen):
+                    self.warnings.append(f"HAI recorded of task {self._name}: {'; '.join(lines)[:_SHOWN]}")
+                    return
 
     # --- asking
 
-    def _polls(self) -> list[_Poll]:
+    def _all_polls(self) -> list[_Poll]:
         shortest = max(1.0, len(self._replicas) / _RANKS_AT_ONCE) * LOG_SECONDS[0]
         logs = [
             _Poll(functools.partial(self._read_log, rank, ask), shortest, max(shortest, LOG_SECONDS[1]))
             for rank in range(len(self._replicas))
-            for ask in [functools.partial(self._client.log_once, self.uid, rank)]
+            for ask in [functools.partial(self._client.log_once, self._chain, rank)]
         ]
         return [_Poll(self._look, *TASK_SECONDS), *logs]
 
-    def _ask(self, poll: _Poll, polls: list[_Poll]) -> Iterator[Event]:
+    def _ask(self, poll: _Poll) -> Iterator[Event]:
         """Yield the events of an answer; without an answer, delay all requests."""
         had_events = changed = False
         try:
@@ -245,20 +182,22 @@ class HaiJob:
                 had_events, changed = True, changed or not isinstance(event, LogLines | PartialLine)
                 yield event
         except ApiError as error:
-            if error.status == _NO_TASK and poll is not polls[0]:  # the request for the task follows, and has details
+            if (
+                error.status == _NO_TASK and poll is not self._polls[0]
+            ):  # the request for the task follows, and has details
                 poll.next(had_events=False)
                 return
             self._away, self._gone_since = self._away or time.monotonic(), None
             away = time.monotonic() - self._away
             if away > PATIENCE_SECONDS:
-                raise LaunchError(f"task {self.name} was not stopped, but {error}", retryable=True) from error
+                raise LaunchError(f"task {self._name} was not stopped, but {error}", retryable=True) from error
             yield from self._unanswered(error, away)
-            for other in polls:
+            for other in self._polls:
                 other.later(max(error.retry_after, min(1.0 + away / 4, _AWAY_SECONDS)))
         else:
             self._away = self._notice_due = 0.0
             poll.next(had_events=had_events)
-            for other in polls if changed else ():  # changes often come together
+            for other in self._polls if changed else ():  # changes often come together
                 other.soon()
 
     def _unanswered(self, error: ApiError, away: float) -> Iterator[Event]:
@@ -270,11 +209,11 @@ class HaiJob:
             yield self._tracker.unanswered(f"{message}.", time.time())
 
     def _look(self) -> Iterator[Event]:
-        task, now = self._client.query_once(chain_id=self.uid), time.monotonic()
+        task, now = self._client.query_once(chain_id=self._chain), time.monotonic()
         self._gone_since = (self._gone_since or now) if task is None else None
         if self._gone_since and now - self._gone_since < _GONE_SECONDS:
             return  # the platform answers so after internal errors, too
-        self._task = task
+        self.task = task
         yield from self._tracker.task(task, time.time())
 
     def _read_log(self, rank: int, ask: Ask, *, whole: bool = False) -> Iterator[Event]:
@@ -303,35 +242,12 @@ class HaiJob:
                     # Changes of the job are reported in the order of reading.
                     yield msgspec.structs.replace(event, at=now) if isinstance(event, JobChanged) else event
 
-    def _drain(self) -> Iterator[Event]:
-        """Yield the last lines of the ranks; if a log cannot be read to its end, yield a line that says so.
-
-        An unavailable platform is asked again until it has not answered for some seconds, then once for each rank.
-        After a stop it is asked once: the launcher's pod may end soon.
-        """
-        client, answered = self._client.copy(), time.monotonic()
-
-        def ask(rank: int, seen: Seen | None) -> Mapping[str, Any]:
-            nonlocal answered
-            stopped = self._stop.cause or self._stop.requests
-            client.patience = 0.0 if stopped else max(answered + _SILENT_SECONDS - time.monotonic(), 0.0)
-            answer = client.retry(functools.partial(client.log_once, self.uid, rank, seen))
-            answered = time.monotonic()
-            return answer
-
-        for rank in range(len(self._replicas)):
-            try:
-                yield from self._rest_of_log(rank, functools.partial(ask, rank))
-            except ApiError as error:
-                yield self._gap(rank, str(error))
-        self.warnings += gaps(str(self._replicas[rank]) for rank, log in enumerate(self._logs) if log.incomplete)
-
-    def _rest_of_log(self, rank: int, ask: Ask) -> Iterator[Event]:
+    def _rest_of_log(self, rank: int, ask: Ask, stop: StopController | None = None) -> Iterator[Event]:
         """Yield the rest of an ended rank's log. A platform that always has more is not asked for ever."""
         for _ in range(_LAST_READS):
             new_events = list(self._read_log(rank, ask, whole=True))
             yield from new_events
-            if not new_events or self._stop.repeated:
+            if not new_events or (stop and stop.repeated):
                 return
         yield self._gap(rank, f"there was more after {_LAST_READS} answers of HAI since the end of the task")
 
@@ -339,11 +255,93 @@ class HaiJob:
         self._logs[rank].incomplete = True
         return one_line(time.time(), self._replicas[rank], f"(log incomplete: {why})".encode())
 
-    def _read_messages(self) -> None:
-        """Add the platform's records of the failed task to the warnings; they appear shortly after its end."""
-        for pause in _MESSAGE_PAUSES:
-            time.sleep(pause)
-            with contextlib.suppress(ApiError):  # it explains the end, but does not decide it
-                if lines := self._urgent.recorded(self.uid, self._logs[0].last_seen):
-                    self.warnings.append(f"HAI recorded of task {self.name}: {'; '.join(lines)[:_SHOWN]}")
-                    return
+
+class HaiJob(FollowedJob):
+    """A task, followed by requests at limited rates.
+
+    Attributes:
+        uid: Its chain's id, the same over interruptions.
+        namespace, hosts: Empty; the host names of its ranks are the platform's.
+        created: When it was created, in seconds since the epoch, by the platform's clock where it tells the time.
+        tensorboard_url: Empty; the platform runs none.
+        warnings: For the user.
+    """
+
+    namespace = hosts = tensorboard_url = ""
+    platform = "HAI"
+    refused = "it could not be stopped"
+    _tracker: ChainTracker
+
+    def __init__(
+        self,
+        client: Client,
+        replicas: Sequence[ReplicaName],
+        *,
+        name: str,
+        chain_id: str,
+        created: float,
+        host: LauncherPod | None = None,
+    ) -> None:
+        """Take over the task, whose ranks are `replicas`; no request is sent before `events`.
+
+        `host` is the launcher's pod; None = not in a pod.
+        """
+
+        def clients() -> Clients:
+            cluster = Api(access.find(), patience=0, read_seconds=_URGENT_SECONDS) if host else None
+            return Clients(Client(client.access, patience=0, read_seconds=_URGENT_SECONDS), cluster)
+
+        super().__init__(host, clients(), clients(), _DENIED_SECONDS)
+        self.name, self.uid, self.created = name, chain_id, created
+        self.what = f"task {name}"
+        self._client = client
+        self._tracker = ChainTracker(replicas)
+        self._follower = ChainFollower(client, name, chain_id, self._tracker)
+
+    @property
+    def warnings(self) -> list[str]:
+        return [*(self._host.warnings if self._host else []), *self._client.warnings, *self._follower.warnings]
+
+    @property
+    def age(self) -> float:
+        """Age of the task in seconds when following began, by the platform's clock; 0 until known."""
+        return self._server_age.seconds(self.created, self._client.server_time())
+
+    def _next(self) -> Iterator[Event]:
+        return self._follower.next()
+
+    def _rest(self) -> Iterator[Event]:
+        if not self._stop.repeated:
+            yield from self._follower.drain(self._stop)
+        yield from self._tracker.ended(self._follower.task, time.time())
+        if self._tracker.last().state in _WITH_MESSAGES and not self._stop.repeated:
+            self._follower.read_messages(self._clients.platform)
+
+    # --- its end
+
+    def _leave(self, host: LauncherPod, cluster: Api, since: float) -> Leave:
+        if self.ends_with_launcher:
+            return Leave(NO)
+        taken_away = host.is_taken_away(cluster, since)
+        adopted = "the task was not stopped, and the next attempt adopts it"
+        return Leave(taken_away, adopted if taken_away.yes else "")
+
+    @property
+    def ends_with_launcher(self) -> bool:
+        """Whether nobody follows the task."""
+        return self._host is not None and self._host.followed().no
+
+    def send_stop(self, client: Client) -> None:
+        """Stop the task. ApiError if that is denied, or there is no answer."""
+        if PAUSED in labels(self._follower.task or {}):  # it is stopped already, and must not be resumed
+            client.tag(self.uid, PAUSED, on=False)
+        client.stop_once(self.uid)
+
+    def _leftover(self) -> str:
+        return f"chain {self.uid} may take some seconds to end"
+
+    def read_folder(self, folder: str, program: Sequence[str]) -> None:
+        """Do nothing: a launcher can read only what it mounts of the shared file system."""
+
+    def remove(self, what: Literal["pods", "job"]) -> None:
+        """Do nothing: the platform has removed the pods, and its record of the task cannot be removed."""

@@ -29,7 +29,7 @@ from tfsteps.runs.identity import ATTEMPT, RUN_ID, Identity, label_value
 from tfsteps.runs.output_paths import OutputPaths, join
 from tfsteps.spec import Problem, TrainingJob, is_uri
 from tfsteps.systems.base import REPORT_SECONDS, JobNote, LaunchError, OnEnd, Scope, StoppedError, clean_up_all
-from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
+from tfsteps.systems.launcher_pod import LauncherPod
 from tfsteps.systems.pipeline import FindPipeline, PipelineContext, next_attempt
 
 _NOWHERE = "/tmp/tfsteps"  # noqa: S108  in the ranks' own file systems

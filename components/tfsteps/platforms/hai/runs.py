@@ -13,7 +13,8 @@ import msgspec
 from tfsteps.kube.answers import MALFORMED
 from tfsteps.platforms.hai import schema
 from tfsteps.platforms.hai.client import Client, Task
-from tfsteps.platforms.hai.job import HaiJob
+from tfsteps.platforms.hai.job import ChainFollower, HaiJob
+from tfsteps.platforms.hai.tracker import ChainTracker
 from tfsteps.platforms.hai.verdict import verdict
 from tfsteps.runs.events import Event, ReplicaName, ReplicaState, State
 from tfsteps.runs.identity import ATTEMPT, PREFIX, RUN_ID, TASK, Identity, label_value
@@ -136,7 +137,7 @@ class HaiRuns:
         Raises:
             ApiError: The platform does not answer, or refuses.
         """
-        return self._handle(job).look()
+        return ChainFollower(self.client, job.status.job, job.chain, ChainTracker(job.plan.replicas)).look()
 
     def follow(self, job: HaiRun) -> Iterator[Event]:
         """Yield the events of a task until it has ended.
@@ -144,7 +145,9 @@ class HaiRuns:
         Raises:
             LaunchError: It can no longer be followed.
         """
-        return self._handle(job).events()
+        return HaiJob(
+            self.client, job.plan.replicas, name=job.status.job, chain_id=job.chain, created=job.status.created
+        ).events()
 
     def refreshed(self, job: HaiRun) -> HaiRun:
         """Return the current state of a task; if the platform no longer has it, the last state as `lost`.
@@ -159,11 +162,6 @@ class HaiRuns:
     def messages(self, job: HaiRun) -> str:
         """Return the system log of a task; empty = none."""
         return self.client.system_log(job.chain)
-
-    def _handle(self, job: HaiRun) -> HaiJob:
-        return HaiJob(
-            self.client, job.plan.replicas, name=job.status.job, chain_id=job.chain, created=job.status.created
-        )
 
 
 def stop_task(client: Client, task: Task) -> None:

@@ -6,8 +6,7 @@ from typing import Any
 import msgspec
 
 from tfsteps.platforms.hai.verdict import requeued, verdict
-from tfsteps.runs.events import Event, JobChanged, ReplicaChanged, ReplicaName, ReplicaState, State
-from tfsteps.systems.kubernetes.job_kind import Verdict
+from tfsteps.runs.events import Event, JobChanged, ReplicaChanged, ReplicaName, ReplicaState, State, Verdict
 
 _UP = {ReplicaState.PENDING, ReplicaState.RUNNING}
 _STARTED = {ReplicaState.RUNNING, ReplicaState.SUCCEEDED, ReplicaState.STOPPED, ReplicaState.FAILED}
@@ -38,13 +37,14 @@ class ChainTracker:
     """Follows one chain.
 
     Attributes:
-        stopping: The verdict for a chain that tfsteps stopped; None = it did not.
+        replicas: The replicas of its ranks, in order.
         final: The end of the job, once it is known.
     """
 
     def __init__(self, replicas: Sequence[ReplicaName]) -> None:
         """Start without a known state. `replicas` are the replicas of the ranks, in order."""
-        self.stopping: Verdict | None = None
+        self._stopping: Verdict | None = None  # for a chain that tfsteps stopped; None = it did not
+        self.replicas = list(replicas)
         self.final: JobChanged | None = None
         self._ranks = {replica: _Rank() for replica in replicas}
         self._by_name = {str(replica): replica for replica in replicas}
@@ -63,13 +63,13 @@ class ChainTracker:
     def task(self, task: Mapping[str, Any] | None, now: float) -> Iterator[Event]:
         """Yield what follows from the newest task of the chain; None = the chain is gone."""
         if task is None:
-            self._end(self.stopping or Verdict(State.LOST, "Deleted", "The task no longer exists on HAI."), now)
+            self._end(self._stopping or Verdict(State.LOST, "Deleted", "The task no longer exists on HAI."), now)
             return
         yield from self._chain(task, now)
         self._places(task)
         self._verdict = verdict(task)
-        if self.stopping and self._verdict.state is State.SUSPENDED:
-            self._verdict = self.stopping
+        if self._stopping and self._verdict.state is State.SUSPENDED:
+            self._verdict = self._stopping
         if self._verdict.state is State.SUSPENDED:
             for replica in self._ranks:
                 yield from self._withdrawn(replica, now)
@@ -92,15 +92,18 @@ class ChainTracker:
                 yield from self._show(replica, ReplicaState.PENDING, now) if rank.shown else ()
         yield from self.state(now)
 
+    def stop(self, verdict: Verdict) -> None:
+        """Take `verdict` for the end of a chain that is gone, stopped or suspended from now on."""
+        self._stopping = verdict
+
     def give_up(self, verdict: Verdict, now: float) -> None:
-        """End with `verdict`, whatever is reported later."""
         self._end(verdict, now)
 
     def _end(self, end: Verdict, now: float, task: Mapping[str, Any] | None = None) -> None:
         if self.final:
             return
-        if self.stopping and end.state in (State.CANCELLED, State.LOST):
-            end = self.stopping
+        if self._stopping and end.state in (State.CANCELLED, State.LOST):
+            end = self._stopping
         failed_replica = self._first_failed(task) if end.reason in _BY_A_RANK else None
         self.final = JobChanged(at=now, state=end.state, reason=end.reason, message=end.message, replica=failed_replica)
 

@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfsteps.platforms.hai.schema import PAUSED, labels, paused_task
-from tfsteps.runs.events import State
+from tfsteps.runs.events import State, Verdict
 from tfsteps.spec import format_duration
-from tfsteps.systems.kubernetes.job_kind import Verdict
 
 STOP, INTERRUPT, UNSCHEDULABLE, FAILED, INIT_FAILED, TIMEOUT = 1, 16, 32, 128, 256, 512
 MANUAL_STOP, HOOK_RESTART, MANUAL_SUCCEEDED, MANUAL_FAILED = 1024, 2048, 4096, 8192

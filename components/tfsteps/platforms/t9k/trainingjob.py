@@ -11,7 +11,7 @@ from typing import Any
 
 from tfsteps.kube.resource import Resource
 from tfsteps.platforms.t9k import CAPABILITIES, Skips, T9kOptions
-from tfsteps.runs.events import ReplicaName, State
+from tfsteps.runs.events import ReplicaName, State, Verdict
 from tfsteps.runs.identity import PREFIX, Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import ROLES, Problem, ResolvedRole, Role, RoleName, TrainingJob, options_of
@@ -23,7 +23,6 @@ from tfsteps.systems.kubernetes.job_kind import (
     ReplicaEnd,
     RoleSpec,
     TensorBoardLink,
-    Verdict,
     true_conditions,
 )
 from tfsteps.systems.kubernetes.permissions import Permission

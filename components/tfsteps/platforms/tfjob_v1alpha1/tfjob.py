@@ -12,7 +12,7 @@ from tfsteps.kube.resource import PODS, Resource
 from tfsteps.platforms.tfjob_v1alpha1 import layout
 from tfsteps.platforms.tfjob_v1alpha1.layout import Api, Part
 from tfsteps.platforms.tfjob_v1alpha1.options import CAPABILITIES, TfJobOptions, keeps_operators_tf_config
-from tfsteps.runs.events import ReplicaName, State
+from tfsteps.runs.events import ReplicaName, State, Verdict
 from tfsteps.runs.identity import PREFIX, Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import ROLES, Problem, RoleName, TrainingJob, options_of
@@ -25,7 +25,6 @@ from tfsteps.systems.kubernetes.job_kind import (
     RenderedJob,
     RoleSpec,
     TensorBoardLink,
-    Verdict,
 )
 from tfsteps.systems.kubernetes.permissions import Permission
 from tfsteps.systems.kubernetes.render.command_wrapper import BESIDE, container_of, exporting

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from tfsteps.kube.resource import Resource
-from tfsteps.runs.events import ReplicaName, State
+from tfsteps.runs.events import ReplicaName, State, Verdict
 from tfsteps.runs.identity import PREFIX, Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import ROLES, Problem, ResolvedRole, RoleName, TrainingJob, options_of
@@ -26,7 +26,6 @@ from tfsteps.systems.kubernetes.job_kind import (
     ObjectPatch,
     RenderedJob,
     RoleSpec,
-    Verdict,
     true_conditions,
 )
 from tfsteps.systems.kubernetes.permissions import Permission

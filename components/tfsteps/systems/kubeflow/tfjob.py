@@ -7,19 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tfsteps.kube.resource import Resource
-from tfsteps.runs.events import ReplicaName, State
+from tfsteps.runs.events import ReplicaName, State, Verdict
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import Problem, RoleName, TrainingJob, options_of
 from tfsteps.systems.kubeflow import CAPABILITIES, KubeflowOptions
-from tfsteps.systems.kubernetes.job_kind import (
-    BaseJobKind,
-    ObjectPatch,
-    RenderedJob,
-    RoleSpec,
-    Verdict,
-    true_conditions,
-)
+from tfsteps.systems.kubernetes.job_kind import BaseJobKind, ObjectPatch, RenderedJob, RoleSpec, true_conditions
 from tfsteps.systems.kubernetes.permissions import Permission
 from tfsteps.systems.kubernetes.preflight.references import QUEUE_LABEL
 from tfsteps.systems.kubernetes.render import gang

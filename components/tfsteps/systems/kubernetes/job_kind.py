@@ -7,7 +7,7 @@ import msgspec
 
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.resource import Resource
-from tfsteps.runs.events import ReplicaChanged, ReplicaName, ReplicaState, State
+from tfsteps.runs.events import ReplicaChanged, ReplicaName, ReplicaState, Verdict
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import MOST_REPLICAS, Problem, RoleName, TrainingJob
@@ -75,20 +75,6 @@ class RenderedJob(msgspec.Struct, frozen=True):
     def observed(self) -> dict[str, Any]:
         """Return the job object as `JobKind.group_objects` would return it."""
         return {**self.manifest, DEPENDENTS: self.dependents} if self.dependents else self.manifest
-
-
-class Verdict(msgspec.Struct, frozen=True):
-    """The state of a job by its job object.
-
-    Attributes:
-        state: The state, as far as the object shows it.
-        reason: Of that state; empty = none.
-        message: Of that state; empty = none.
-    """
-
-    state: State
-    reason: str = ""
-    message: str = ""
 
 
 class ReplicaEnd(msgspec.Struct, frozen=True, kw_only=True):

@@ -37,10 +37,10 @@ from tfsteps.systems.kubernetes.cleanup.retention import (
 from tfsteps.systems.kubernetes.dependents import UNFINISHED, complete
 from tfsteps.systems.kubernetes.job_cluster import JobCluster, kubectl_delete
 from tfsteps.systems.kubernetes.job_kind import JobKind, RenderedJob, create
-from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
 from tfsteps.systems.kubernetes.output_folders import lasting_folder, make_folders, output_paths
 from tfsteps.systems.kubernetes.preflight import findings
 from tfsteps.systems.kubernetes.tensorboard.request import SETTINGS, settings_of
+from tfsteps.systems.launcher_pod import LauncherPod
 from tfsteps.systems.pipeline import FindPipeline, PipelineContext, next_attempt
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import msgspec
 
 from tfsteps import spec
 from tfsteps.kube.resource import PODS, Resource
-from tfsteps.runs.events import ReplicaName, State
+from tfsteps.runs.events import ReplicaName, State, Verdict
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import EnvSource, Problem, Role, RoleName, TrainingJob, dotted, options_of
@@ -24,7 +24,6 @@ from tfsteps.systems.kubernetes.job_kind import (
     ObjectPatch,
     RenderedJob,
     RoleSpec,
-    Verdict,
     true_conditions,
 )
 from tfsteps.systems.kubernetes.permissions import JOBS, Permission

@@ -17,7 +17,7 @@ from tfsteps.janitor.sweep import Sweep
 from tfsteps.kube.client import Api
 from tfsteps.kube.threads import Inbox
 from tfsteps.kube.watch import Changed, Deleted, Listed
-from tfsteps.runs.events import State
+from tfsteps.runs.events import State, Verdict
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.systems import registry
@@ -27,7 +27,6 @@ from tfsteps.systems.kubernetes.cleanup.finalizer import Finalizer
 from tfsteps.systems.kubernetes.follow import following
 from tfsteps.systems.kubernetes.follow.following import OwnPods, PodFollower
 from tfsteps.systems.kubernetes.follow.job import KubernetesJob
-from tfsteps.systems.kubernetes.job_kind import Verdict
 from tfsteps.systems.kubernetes.ownership import OwnerIndex
 from tfsteps.systems.kubernetes.query.runs import ClusterRuns
 from tfsteps.systems.pipeline import Origin

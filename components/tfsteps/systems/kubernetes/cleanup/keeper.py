@@ -19,7 +19,7 @@ from tfsteps.kube.http_client import SETTLE_SECONDS
 from tfsteps.kube.resource import Resource
 from tfsteps.runs.identity import MANAGED_BY
 from tfsteps.systems.kubernetes.cleanup.retention import KEPT_FOR_TRY, KEPT_UNTIL
-from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
+from tfsteps.systems.launcher_pod import LauncherPod
 from tfsteps.systems.stop_controller import Leave
 
 KEEPERS = Resource("batch/v1", "jobs", "Job")

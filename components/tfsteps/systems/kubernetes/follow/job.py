@@ -9,14 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
 from tfsteps.image import TENSORBOARD_IMAGE
-from tfsteps.kube.answers import MALFORMED
 from tfsteps.kube.backoff import StopFlag
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.resource import PODS
-from tfsteps.runs.events import Event, State, replicas_of
+from tfsteps.runs.events import Event, State, Verdict, replicas_of
 from tfsteps.spec import TrainingJob
 from tfsteps.systems.base import REPORT_SECONDS, Cause, LaunchError
+from tfsteps.systems.followed_job import FollowedJob
 from tfsteps.systems.kubernetes.cleanup.keeper import JobOwner, ends_with, leave_job
 from tfsteps.systems.kubernetes.dependents import apply
 from tfsteps.systems.kubernetes.follow.following import Following
@@ -24,10 +24,10 @@ from tfsteps.systems.kubernetes.follow.job_object import REPLICAS, annotation
 from tfsteps.systems.kubernetes.follow.tensorboard import JobTensorBoard
 from tfsteps.systems.kubernetes.follow.tracker import Tracker
 from tfsteps.systems.kubernetes.job_cluster import kubectl_delete
-from tfsteps.systems.kubernetes.job_kind import JobKind, Verdict
-from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
+from tfsteps.systems.kubernetes.job_kind import JobKind
 from tfsteps.systems.kubernetes.times import seconds
-from tfsteps.systems.stop_controller import Leave, ServerAge, StopController
+from tfsteps.systems.launcher_pod import LauncherPod
+from tfsteps.systems.stop_controller import Clients, Leave
 
 _URGENT_SECONDS = 3.0  # for an answer to the deletion: the next signal is handled only after it
 _OPERATOR_SECONDS = 5.0  # in which the operator may end a job that restarts too often, and keep its object
@@ -39,41 +39,38 @@ _DENIED_SECONDS = {Cause.CANCELLED: 20.0, Cause.LAUNCHER: 20.0, Cause.DEADLINE: 
 stopped has 30 seconds to report."""
 
 
-class KubernetesJob:
-    """A job that was created or adopted: what is known of it before it is followed, and after its end.
+class KubernetesJob(FollowedJob):
+    """A job object, followed by watches.
 
     Attributes:
-        name: The object's name.
-        uid: Its uid.
         namespace: Its namespace.
         created: When it was created, in seconds since the epoch.
-        is_new: This launcher has created it.
         owner: Gives it its owner, if it belongs to a pipeline.
-        what: The job in messages.
     """
 
-    is_new = False
+    platform = "the cluster"
     refused = "it could not be deleted"
+    _tracker: Tracker
+    _following: Following
 
     def __init__(
         self, api: Api, kind: JobKind, item: Mapping[str, Any], job: TrainingJob, host: LauncherPod | None
     ) -> None:
         """Take over the job object `item`; nothing is asked of the cluster before `events`."""
+        self._urgent, self._in_handler = (Api(api.access, patience=0, read_seconds=_URGENT_SECONDS) for _ in range(2))
+        urgent, in_handler = Clients(self._urgent, self._urgent), Clients(self._in_handler, self._in_handler)
+        super().__init__(host, urgent, in_handler, _DENIED_SECONDS)
         self._tracker = Tracker(kind, item, replicas_of(job.roles.items()), time.time())
         known = self._tracker.object
         self.name, self.uid, self.namespace = known.name, known.uid, known.namespace
         self.hosts = self.name  # pods have their names as host names
         self.what = f"{kind.resource.kind} {self.namespace}/{self.name}"
-        self._api, self._kind, self._job, self._host = api, kind, job, host
-        self._urgent = Api(api.access, patience=0, read_seconds=_URGENT_SECONDS)
-        # For the signal handler only: it may interrupt code that holds a lock of another client's pool.
-        self._in_handler = Api(api.access, patience=0, read_seconds=_URGENT_SECONDS)
+        self._api, self._kind, self._job = api, kind, job
         self._began = time.monotonic()
-        self._server_age = ServerAge()
         self.created = time.time() - self.age
         self._warnings: list[str] = []
         self.owner = JobOwner(host, kind.resource)
-        self._stop = StopController(self, _DENIED_SECONDS, host.grace_seconds if host else None)
+        self._restart_limit, self._end_due = kind.restart_limit(job), math.inf
         self._asked_to_stop = StopFlag()
         self._tensorboard = JobTensorBoard(
             api, kind, lambda: self._tracker.object.item, lambda: self.age, required=job.tensorboard is not None
@@ -96,84 +93,61 @@ class KubernetesJob:
         """Address of the job's TensorBoard; empty = there is none, or not yet."""
         return self._tensorboard.url
 
-    def events(self) -> Iterator[Event]:
-        """Yield events in order; the last is a JobChanged to a terminal state.
+    # --- its loop
 
-        Raises:
-            LaunchError: The job object cannot be watched, or an answer is not valid.
-        """
-        try:
-            yield from self._followed()
-        except MALFORMED as error:
-            message = f"{self.name} was not stopped, but an answer of the cluster is not understood: {error!r}"
-            raise LaunchError(message, retryable=True) from error
-
-    def _followed(self) -> Iterator[Event]:
+    def _begin(self) -> None:
         # Under Kubeflow Pipelines the handler has a tenth of a second, so it needs an open connection. Another thread
         # opens it: the handler must not wait for a lock that the interrupted code holds.
         threading.Thread(target=self._in_handler.connect, name="connect", daemon=True).start()
-        meta = self._tracker.object.item["metadata"]
-        created = seconds(meta.get("creationTimestamp")) or time.time()
-        following = Following(self._api, self._urgent, self._kind, self._tracker, created)
-        following.pods.warnings = self._warnings
-        if self._host:
-            self._host.watch_deletion(lambda: self._stop.expect(self._in_handler))
+        created = seconds(self._tracker.object.item["metadata"].get("creationTimestamp")) or time.time()
+        self._following = Following(self._api, self._urgent, self._kind, self._tracker, created)
+        self._following.pods.warnings = self._warnings
         self._tensorboard.start()
-        limit, end_due = self._kind.restart_limit(self._job), math.inf
-        while not (final := self._tracker.final):
-            yield from following.next()
-            if self._tracker.final:  # an ended job is neither stopped nor counted: it may have to be kept
-                continue
-            leaving = self._stop.leaving
-            if not leaving:
-                self.owner.restore(self._urgent, self._tracker.object.item)
-            pipeline = self._host.pipeline if self._host else None  # after `restore`, which may have read the pod
-            stopping = self._stop.continue_stop(self._urgent, self._urgent, pipeline)
-            if leaving:
-                continue
-            # Its operator may end a job that restarts too often. The count falls if a pause was counted as a restart.
-            too_often, now = self._tracker.restarts > limit, time.monotonic()
-            end_due = min(end_due, now + _OPERATOR_SECONDS) if too_often else math.inf
-            if now > end_due and not stopping:
-                message = f"The replicas were restarted {self._tracker.restarts} times; the limit is {limit}."
-                self._stop.begin(Cause.DEADLINE, self._urgent)
-                self._tracker.object.stopping = Verdict(State.FAILED, "BackoffLimitExceeded", message)
-            following.explain_missing()
-        following.usage.end()
+
+    def _next(self) -> Iterator[Event]:
+        return self._following.next()
+
+    def _tend(self) -> None:
+        """Give the job its owner back, find out why pods are missing, and end a job that restarts too often.
+
+        Its operator may do that, and keep the object. The count falls if a pause was counted as a restart.
+        """
+        self.owner.restore(self._urgent, self._tracker.object.item)
+        self._following.explain_missing()
+        restarts, now = self._tracker.restarts, time.monotonic()
+        self._end_due = min(self._end_due, now + _OPERATOR_SECONDS) if restarts > self._restart_limit else math.inf
+        if now > self._end_due and not self._stop.cause:
+            message = f"The replicas were restarted {restarts} times; the limit is {self._restart_limit}."
+            self._stop.begin(Cause.DEADLINE, self._clients)
+            self._tracker.stop(Verdict(State.FAILED, "BackoffLimitExceeded", message))
+
+    def _rest(self) -> Iterator[Event]:
+        assert self._tracker.final
+        self._following.usage.end()
         self._tensorboard.end()  # it outlives the job
         self.owner.restore(self._urgent, self._tracker.object.item)  # if it was kept for a SIGTERM that came too late
-        if not self._stop.cause and final.state in (State.SUCCEEDED, State.FAILED):
+        if not self._stop.cause and self._tracker.final.state in (State.SUCCEEDED, State.FAILED):
             # replicas that still run after the job's end, such as parameter servers, if the operator does not end them
             try:
                 apply(self._urgent, self._kind.stop_stragglers(self._tracker.object.item), self.namespace, self.uid)
             except ApiError as error:
                 self._warnings.append(f"What the ended job leaves running could not be ended: {error}")
-        yield from following.drain(self._stop)
+        yield from self._following.drain(self._stop)
         yield from self._tracker.stop_remaining(time.time())
         self._api.stopping.set()
-        following.pods.logs.close()
-        yield self._tracker.with_cause(final)
+        self._following.pods.logs.close()
 
     # --- its end
 
     def stop(self, cause: Cause) -> None:
-        """Delete the job object and its pods, and return. A second call does not wait. Safe in a signal handler."""
+        """Delete the job object and its pods, and end the reader of a volume; as the base class says."""
         if cause.requested:
             self._asked_to_stop.set()
-        client = self._in_handler if cause.requested else self._urgent
-        self._stop.request(cause, client, client)
+        super().stop(cause)
 
-    @property
-    def ended(self) -> bool:
-        """Whether its end is known."""
-        return self._tracker.final is not None
-
-    def leave(self, client: Api, since: float) -> Leave:
-        assert self._host
-        if since:  # not in the signal handler
-            self._host.retry_read(client)
+    def _leave(self, host: LauncherPod, cluster: Api, since: float) -> Leave:
         what = self._kind.resource, self._tracker.object.item, self._job.on_evicted or 0.0
-        return leave_job(client, self._host, *what, since=since, new=self._is_young)
+        return leave_job(cluster, host, *what, since=since, new=self._is_young)
 
     @property
     def ends_with_launcher(self) -> bool:
@@ -184,19 +158,13 @@ class KubernetesJob:
     def _is_young(self) -> bool:
         return self.is_new and time.monotonic() - self._began < _NEW_SECONDS
 
-    def begin_stop(self, sentence: str) -> None:
-        """Take the end of the job for a stop from now on."""
-        self._tracker.object.stopping = Verdict(State.CANCELLED, "Stopped", sentence)
-
     def send_stop(self, client: Api) -> None:
         """Delete the job object. ApiError if that is denied, or there is no answer."""
         client.delete(self._kind.resource, self.namespace, self.name, self.uid)
 
-    def give_up(self) -> None:
-        """End now, whether or not the object is still there."""
+    def _leftover(self) -> str:
         rest = kubectl_delete(self._api.access, self._kind.resource, self.namespace, self.name)
-        message = f"its end was not waited for; if it is still there: {rest}"
-        self._tracker.give_up(Verdict(State.CANCELLED, "Stopped", message), time.time())
+        return f"if it is still there: {rest}"
 
     def remove(self, what: Literal["pods", "job"]) -> None:
         """Remove the ended job's pods, or the object with all that it owns."""

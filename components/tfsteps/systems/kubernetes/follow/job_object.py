@@ -11,11 +11,11 @@ import msgspec
 from tfsteps import typed_json
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.kube.watch import Changed, Deleted, Listed, Refused, Seen
-from tfsteps.runs.events import JobChanged, ReplicaName, ReplicaState, State
+from tfsteps.runs.events import JobChanged, ReplicaName, ReplicaState, State, Verdict
 from tfsteps.runs.identity import PREFIX
 from tfsteps.spec import RoleName
 from tfsteps.systems.base import LaunchError
-from tfsteps.systems.kubernetes.job_kind import GONE, JobKind, Verdict
+from tfsteps.systems.kubernetes.job_kind import GONE, JobKind
 from tfsteps.systems.kubernetes.times import job_ended
 
 STOPPED = f"{PREFIX}stopped"

@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 
 from tfsteps.kube.watch import Changed, Deleted, Listed, Seen
-from tfsteps.runs.events import Event, JobChanged, ReplicaChanged, ReplicaName, ReplicaState, State
+from tfsteps.runs.events import Event, JobChanged, ReplicaChanged, ReplicaName, ReplicaState, State, Verdict
 from tfsteps.systems.kubernetes.follow.job_object import JobObject, noted_states
 from tfsteps.systems.kubernetes.follow.pods import Pod, pod
 from tfsteps.systems.kubernetes.follow.warning_events import WarningEvent
-from tfsteps.systems.kubernetes.job_kind import JobKind, Verdict
+from tfsteps.systems.kubernetes.job_kind import JobKind
 from tfsteps.systems.kubernetes.render.gang import repeats_gang_failure
 from tfsteps.systems.kubernetes.times import by_age
 
@@ -225,6 +225,10 @@ class Tracker:
                 stopped = msgspec.structs.replace(history.shown, at=now, state=ReplicaState.STOPPED, reason="")
                 yield from self._show(history, stopped)
 
+    def stop(self, verdict: Verdict) -> None:
+        """Take `verdict` for the end of the job if its object is gone from now on: tfsteps deletes it."""
+        self.object.stopping = verdict
+
     def give_up(self, verdict: Verdict, now: float) -> None:
         """End with `verdict`, whatever the job object says later."""
         self.object.finish(verdict, now)
@@ -246,8 +250,10 @@ class Tracker:
         ]
         return min(failed)[-1] if failed else None
 
-    def with_cause(self, final: JobChanged) -> JobChanged:
+    def last(self) -> JobChanged:
         """Return the end of the job, with the replica that caused the failure and its explanation, as known by now."""
+        assert self.final
+        final = self.final
         if final.state is not State.FAILED:
             return final
         replica = self._blamed_replica()

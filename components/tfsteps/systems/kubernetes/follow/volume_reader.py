@@ -20,10 +20,10 @@ from tfsteps.spec import is_uri
 from tfsteps.systems.base import LaunchError
 from tfsteps.systems.kubernetes.follow.pods import Pod, pod
 from tfsteps.systems.kubernetes.job_kind import JobKind
-from tfsteps.systems.kubernetes.launcher_pod import LauncherImage
 from tfsteps.systems.kubernetes.output_folders import Mount, find_mount, prefer_node, user_of
 from tfsteps.systems.kubernetes.permissions import how_to_opt_in
 from tfsteps.systems.kubernetes.tensorboard.request import TensorBoardSettings, request_of
+from tfsteps.systems.launcher_pod import LauncherImage
 
 _CONTAINER = "reader"
 _START_SECONDS = 60.0

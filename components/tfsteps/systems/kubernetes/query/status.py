@@ -123,7 +123,7 @@ def _events(tracker: Tracker, item: Mapping[str, Any], pods: Sequence[JobPod], n
         *tracker.job(Listed([dict(item), *item.get(DEPENDENTS, ())]), now),
     ]
     if tracker.final:
-        events += [*tracker.stop_remaining(now, running=False), tracker.with_cause(tracker.final)]
+        events += [*tracker.stop_remaining(now, running=False), tracker.last()]
     return events
 
 

@@ -6,12 +6,11 @@ import pytest
 
 from tests.unit.systems.kubernetes.objects import condition, pod, tfjob
 from tfsteps.kube.watch import Changed, Deleted, Listed, Refused
-from tfsteps.runs.events import JobChanged, ReplicaChanged, ReplicaName, State
+from tfsteps.runs.events import JobChanged, ReplicaChanged, ReplicaName, State, Verdict
 from tfsteps.systems.base import LaunchError
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.follow.tracker import Tracker
 from tfsteps.systems.kubernetes.follow.warning_events import WarningEvent
-from tfsteps.systems.kubernetes.job_kind import Verdict
 
 W0, W1 = ReplicaName("worker", 0), ReplicaName("worker", 1)
 CANCELLED = Verdict(State.CANCELLED, "Stopped")

@@ -6,11 +6,10 @@ import random
 from tests.unit.systems.kubernetes.objects import STATUSES, pod, tfjob
 from tfsteps.kube.watch import Changed, Deleted, Listed
 from tfsteps.launcher.deadlines import Clock
-from tfsteps.runs.events import JobChanged, ReplicaChanged, ReplicaName, ReplicaState, State
+from tfsteps.runs.events import JobChanged, ReplicaChanged, ReplicaName, ReplicaState, State, Verdict
 from tfsteps.spec import Deadlines
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.follow.tracker import Tracker
-from tfsteps.systems.kubernetes.job_kind import Verdict
 
 REPLICAS = [ReplicaName("worker", 0), ReplicaName("worker", 1)]
 CONDITIONS = ["Created", "Running", "Restarting", "Suspended", "Succeeded", "Failed"]

@@ -3,8 +3,8 @@
 import pytest
 
 from tfsteps.systems.kubernetes.follow.volume_reader import volume_pod
-from tfsteps.systems.kubernetes.launcher_pod import LauncherImage, _image
 from tfsteps.systems.kubernetes.output_folders import find_mount
+from tfsteps.systems.launcher_pod import LauncherImage, _image
 
 CLAIM = {"name": "claim", "persistentVolumeClaim": {"claimName": "data"}}
 EXPORT = {"name": "export", "nfs": {"server": "filer", "path": "/exports"}}

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tfsteps.systems.kubernetes.launcher_pod import _name_in
+from tfsteps.systems.launcher_pod import _name_in
 
 
 def token(claims):
