@@ -1,7 +1,6 @@
 """The frame of a page: one HTML file that holds its style, script and data, and loads nothing."""
 
 import base64
-import contextlib
 import hashlib
 import importlib.resources
 import pathlib
@@ -14,7 +13,7 @@ from tfsteps.report import charts
 from tfsteps.report.curves import Chart
 from tfsteps.report.formats import icons
 from tfsteps.report.html import Html, tag
-from tfsteps.runs.store import open_private
+from tfsteps.whole_file import write_whole
 
 _SCRIPTS = ("page.js", "charts.js", "search.js")
 
@@ -60,15 +59,7 @@ def document(title: str, colour: str, parts: Sequence[Html], scalar_charts: Sequ
 
 def save(page: str, path: pathlib.Path) -> None:
     """Write a page to a file that only its owner can read. OSError if that fails; an earlier page is kept then."""
-    new = path.with_suffix(".new")
-    try:
-        with open_private(new, "wb") as file:
-            file.write(page.encode())
-        new.replace(path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            new.unlink()
-        raise
+    write_whole(path, page.encode(), 0o600)
 
 
 def _file(name: str) -> str:

@@ -16,7 +16,6 @@ import pathlib
 import re
 import stat
 import tarfile
-import tempfile
 import time
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,6 +25,7 @@ import msgspec
 
 from tfsteps.runs import store
 from tfsteps.spec import CodeSource
+from tfsteps.whole_file import write_whole
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
@@ -379,14 +379,7 @@ def _keep(digest: str, archive: bytes) -> int:
     """Keep an archive, whole or not at all, and return its size in bytes."""
     path = _path(digest)
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-        try:
-            file.write(archive)
-            file.close()
-            pathlib.Path(file.name).replace(path)
-        except OSError:
-            pathlib.Path(file.name).unlink(missing_ok=True)
-            raise
+    write_whole(path, archive, 0o600)
     _remove_unused(path.parent)
     return len(archive)
 

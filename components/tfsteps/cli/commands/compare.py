@@ -11,7 +11,7 @@ from tfsteps.api.queries import compared_runs
 from tfsteps.backends.backend_location import BackendLocation
 from tfsteps.backends.open import open_backend
 from tfsteps.cli.completion import complete_run
-from tfsteps.cli.pages import write_page
+from tfsteps.cli.output_files import write_output
 from tfsteps.cli.place_options import AllNamespaces, Context, From, ListOn, Namespace
 from tfsteps.cli.run_options import OutputOption
 from tfsteps.console.outputs import OutputFormat, print_json, print_table
@@ -54,7 +54,7 @@ def compare(
     if html:
         from tfsteps.report import comparison_page  # noqa: PLC0415  only pages need it
 
-        write_page(html, comparison_page.page(compared))
+        write_output(html, comparison_page.page(compared))
     if output is OutputFormat.JSON:
         differences = comparison.differences(compared)
         notes = comparison.moved_tags(compared)

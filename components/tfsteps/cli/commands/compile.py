@@ -9,6 +9,7 @@ import typer
 
 from tfsteps.backends.backend_location import BackendLocation
 from tfsteps.cli.compiled import check, compile_program, lint_messages, read, settings_refusals, warnings
+from tfsteps.cli.output_files import write_output
 from tfsteps.cli.place_options import CheckedOn, Context, Namespace
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say, warn
@@ -53,10 +54,7 @@ def compile(  # noqa: A001  the command's name
     if output is None:
         print(compiled.text, end="")
     else:
-        try:
-            output.write_text(compiled.text, encoding="utf-8")
-        except OSError as error:
-            raise CommandError(f"{str(output)!r} cannot be written: {error}; choose another file") from error
+        write_output(output, compiled.text)
     location = "" if output is None else f"{output}: "
     print(f"{location}{compiled.name} for {compiled.engine}, {size}, no problems", file=sys.stderr)
 

@@ -13,6 +13,7 @@ import yaml
 
 from tfsteps import typed_json
 from tfsteps.api.job_input import JobInput, check, find_system, name_of, read_file, with_settings
+from tfsteps.cli.output_files import write_output
 from tfsteps.cli.place_options import CheckedOn, Context, Namespace, Overrides
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say, warn
@@ -240,8 +241,5 @@ def schema(
     text = msgspec.json.format(msgspec.json.encode(json_schema(registry.options()))).decode() + "\n"
     if output is None:
         print(text, end="")
-        return
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise CommandError(f"{str(output)!r} cannot be written: {error}; choose another file") from error
+    else:
+        write_output(output, text)

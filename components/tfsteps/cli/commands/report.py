@@ -9,7 +9,7 @@ from tfsteps.backends.backend_location import BackendLocation
 from tfsteps.backends.find import Selection
 from tfsteps.backends.local.backend import LocalBackend
 from tfsteps.backends.open import located, open_backend
-from tfsteps.cli.pages import open_page
+from tfsteps.cli.output_files import open_page
 from tfsteps.cli.place_options import Context, From, Namespace, OnOption
 from tfsteps.cli.run_options import AttemptNumber, RunId, Task
 from tfsteps.console.errors import CommandError

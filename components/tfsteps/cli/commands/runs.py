@@ -14,7 +14,7 @@ from tfsteps.api import run_list
 from tfsteps.backends.backend_location import BackendLocation
 from tfsteps.backends.base import RunBackend
 from tfsteps.backends.open import open_backend
-from tfsteps.cli.pages import open_page, write_page
+from tfsteps.cli.output_files import open_page, write_output
 from tfsteps.cli.place_options import AllNamespaces, Context, From, ListOn, Namespace
 from tfsteps.cli.run_options import OutputOption
 from tfsteps.console.errors import CommandError
@@ -187,7 +187,7 @@ def _write_list(
     notes = []
     if any(not run.report and run.status.state.terminal for run in listed):
         notes.append("A run without a link has no report on this machine; `tfsteps report RUN` writes or copies it.")
-    write_page(file, runs_page.page(listed, metrics, now, backend.where.removeprefix("in "), notes))
+    write_output(file, runs_page.page(listed, metrics, now, backend.where.removeprefix("in "), notes))
 
 
 def _of_pipeline(entry: run_list.Entry) -> pathlib.Path | None:

@@ -3,7 +3,6 @@
 import difflib
 import os
 import pathlib
-import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
@@ -18,7 +17,7 @@ from tfsteps.backends.base import RunBackend
 from tfsteps.backends.find import Job
 from tfsteps.backends.open import open_backend
 from tfsteps.backends.records import record_of
-from tfsteps.cli.pages import write_page
+from tfsteps.cli.output_files import write_output
 from tfsteps.cli.place_options import Context, From, ListOn, Namespace
 from tfsteps.cli.run_options import OutputOption
 from tfsteps.console.errors import CommandError
@@ -50,6 +49,7 @@ from tfsteps.tuning.recommendation import (
     rounded_use,
     written,
 )
+from tfsteps.whole_file import write_whole
 
 _DAY_SECONDS = 86400.0
 _BAR = 40  # characters
@@ -138,7 +138,7 @@ def tune(
     if html:
         from tfsteps.report import tuning_page  # noqa: PLC0415  only pages need it
 
-        write_page(html, tuning_page.page(name, tunings))
+        write_output(html, tuning_page.page(name, tunings))
     if file is not None and (diff or write):
         _edit(file, tunings[0], diff=diff, write=write)
         return
@@ -241,26 +241,13 @@ def _edit(file: str, tuning: TaskTuning, *, diff: bool, write: bool) -> None:
                 end="",
             )
         if write and new != text:
-            _write(path.resolve(), new)
+            write_whole(path, new.encode())
     except EditError as error:
         raise CommandError(str(error)) from error
     except OSError as error:
         raise CommandError(f"{file} cannot be written: {error}; choose another file, or use --diff") from error
     if write and not diff:
         print(f"{file}: {'written' if new != text else 'nothing to change'}")
-
-
-def _write(path: pathlib.Path, text: str) -> None:
-    """Replace a file by one that is written whole, with the same permissions."""
-    new = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with new.open("x", encoding="utf-8", newline="") as opened:
-            opened.write(text)
-        shutil.copymode(path, new)
-        new.replace(path)
-    except OSError:
-        new.unlink(missing_ok=True)
-        raise
 
 
 # --- what is printed

@@ -13,6 +13,7 @@ from tfsteps.engines.base import check_depth
 from tfsteps.engines.kfp import ARGUMENT
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.runs.identity import Identity, new_run_id
+from tfsteps.whole_file import write_whole
 
 RUN_ID = "TFSTEPS_RUN_ID"
 _MOUNTS = re.compile(r"^(gs|minio|s3|oci)://")
@@ -163,9 +164,7 @@ class ExecutorInput(msgspec.Struct):
                 item.path.symlink_to(folder)
         file = pathlib.Path(self.outputs.output_file)
         file.parent.mkdir(parents=True, exist_ok=True)
-        new = file.with_name(f"{file.name}.new")
-        new.write_bytes(msgspec.json.encode({"parameterValues": parameters, "artifacts": artifacts}))
-        new.replace(file)
+        write_whole(file, msgspec.json.encode({"parameterValues": parameters, "artifacts": artifacts}))
 
 
 def _place(folders: tuple[str, ...]) -> tuple[str, str, str]:
