@@ -324,7 +324,8 @@ class _FunctionReader:
             if not isinstance(module, str) or module in allowed:
                 continue
             for attribute in names:
-                has_it = attribute.isidentifier() and vars(sys.modules.get(module, object)).get(attribute) is value
+                there = getattr(sys.modules.get(module), "__dict__", {})  # anything may have been put in its place
+                has_it = attribute.isidentifier() and there.get(attribute) is value
                 if has_it and (module == first or not _local_file(module)):
                     return module, attribute
         return "", ""

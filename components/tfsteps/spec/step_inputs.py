@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from tfsteps.spec import Options, Problem, SpecError, TrainingJob, dotted, from_plain
-from tfsteps.spec.problems import RefusedError
+from tfsteps.spec.problems import Path, RefusedError
 from tfsteps.spec.short_forms import expand_volume
 
 DATA = "TFSTEPS_DATA"
@@ -34,6 +34,21 @@ _FIELDS = ("name", "image", "command", "args", "restart", "backoff_limit", "clus
 _RESOURCES = ("cpu", "memory", "gpu")
 _SETTINGS = ("tensorboard",)
 _ROLES = {"chief": "chief", "workers": "worker", "ps": "ps", "evaluator": "evaluator"}
+
+JOB_FIELDS: Mapping[Path, str] = {
+    **{(name,): name for name in ("name", "image", "command", "args", "restart", "backoff_limit", "env", "deadlines")},
+    ("cluster",): "cluster",
+    **{("resources", name): name for name in ("cpu", "memory", "gpu")},
+    **{("roles", role, *field): name for name, role in _ROLES.items() for field in ([], ["replicas"])},
+    ("outputs", "metrics"): "metric_tags",
+}
+"""The input of a training step that sets a field of its job, by the path of the field."""
+TENSORBOARD_FIELDS: Mapping[Path, str] = {
+    **{("tensorboard", name): name for name in ("image", "idle", "keep_for")},
+    ("output_dir",): "log_dir",
+    ("env",): "env",
+}
+"""The same of a TensorBoard step."""
 
 
 def plain_job(inputs: Mapping[str, Any], base: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -122,6 +137,39 @@ def _at_input(problem: Problem, inputs: Mapping[str, Any]) -> Problem:
     name = "log_dir" if problem.path == ("output_dir",) else str(problem.path[-1]) if problem.path else ""
     above = problem.path[:-1]
     return msgspec.structs.replace(problem, path=(name,)) if inputs.get(name) and above in [(), _SETTINGS] else problem
+
+
+def at_input(problem: Problem, inputs: Mapping[str, Any], fields: Mapping[Path, str]) -> Problem:
+    """Return a problem of the job with the path of the input that set the value.
+
+    Args:
+        problem: Of the job that a step's inputs describe.
+        inputs: The inputs by name.
+        fields: `JOB_FIELDS` or `TENSORBOARD_FIELDS`.
+    """
+    if not inputs.get("spec"):  # else a role may be added there
+        if problem.path == ("roles",) and not problem.value:
+            return msgspec.structs.replace(problem, fix="Set `workers`, `chief` or both")
+        problem = msgspec.structs.replace(problem, fix=problem.fix.replace("Add `chief: {}`", "Set `chief`"))
+    for field_path, name in fields.items():
+        rest = problem.path[len(field_path) :]
+        if problem.path[: len(field_path)] == field_path and name in inputs and exists(rest[:1], inputs[name]):
+            return msgspec.structs.replace(problem, path=(name, *rest))
+    in_spec = exists(problem.path, inputs.get("spec", {}))
+    return msgspec.structs.replace(problem, path=("spec", *problem.path)) if in_spec else problem
+
+
+def exists(path: Path, plain: Any) -> bool:
+    """Tell whether there is a value at a path."""
+    for part in path:
+        match plain:
+            case Mapping() if part in plain:
+                plain = plain[part]
+            case list() if isinstance(part, int) and part < len(plain):
+                plain = plain[part]
+            case _:
+                return False
+    return True
 
 
 def merged(under: Any, over: Any) -> Any:

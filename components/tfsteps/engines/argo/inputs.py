@@ -7,8 +7,6 @@ follow only from it are not reported.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_args
 
-import msgspec
-
 from tfsteps import spec, typed_json
 from tfsteps.engines import code_input
 from tfsteps.engines.argo.interface import BadValueError, Input, Interface, interfaces
@@ -17,9 +15,9 @@ from tfsteps.json_errors import NOT_READABLE
 from tfsteps.runs.identity import name_problem
 from tfsteps.spec import Problem, SpecError, TrainingJob
 from tfsteps.spec.decode import Document, decode
-from tfsteps.spec.problems import Path, shown
+from tfsteps.spec.problems import shown
 from tfsteps.spec.spelling import nearest
-from tfsteps.spec.step_inputs import plain_job, plain_tensorboard
+from tfsteps.spec.step_inputs import JOB_FIELDS, TENSORBOARD_FIELDS, at_input, exists, plain_job, plain_tensorboard
 from tfsteps.systems import registry
 from tfsteps.systems.base import OnEnd, Scope
 
@@ -31,20 +29,6 @@ AUTO = "auto"
 
 _Values = Mapping[str, Any]
 _RUN_JOBS = ("train", "launch")
-_JOB_FIELDS: Mapping[Path, str] = {
-    **{(name,): name for name in ("name", "image", "command", "args", "restart", "backoff_limit", "env", "deadlines")},
-    ("cluster",): "cluster",
-    **{("resources", name): name for name in ("cpu", "memory", "gpu")},
-    **{("roles", name, "replicas"): name for name in ("chief", "ps", "evaluator")},
-    ("roles", "worker", "replicas"): "workers",
-    ("outputs", "metrics"): "metric_tags",
-}
-"""The field of the job that each input of a step sets, by path."""
-_TENSORBOARD_FIELDS: Mapping[Path, str] = {
-    **{("tensorboard", name): name for name in ("image", "idle", "keep_for")},
-    ("output_dir",): "log_dir",
-    ("env",): "env",
-}
 _CHOICES: Mapping[str, Sequence[str]] = {"scope": get_args(Scope), "on_end": get_args(OnEnd), "direction": DIRECTIONS}
 
 
@@ -110,9 +94,9 @@ def _component_problems(name: str, values: _Values) -> Iterator[Problem]:
         yield Problem(path=("run_id",), value=shown(run_id), wrong=reason, fix="Correct or remove it")
     if name in _RUN_JOBS:
         yield from code_input.input_problems(values.get(code_input.CODE, ""))
-        yield from (_at_input(problem, values, _JOB_FIELDS) for problem in _job(values))
+        yield from (at_input(problem, values, JOB_FIELDS) for problem in _job(values))
     if name == "tensorboard":
-        yield from (_at_input(problem, values, _TENSORBOARD_FIELDS) for problem in _tensorboard(values))
+        yield from (at_input(problem, values, TENSORBOARD_FIELDS) for problem in _tensorboard(values))
 
 
 # --- the job
@@ -124,7 +108,7 @@ def _job(values: _Values) -> Iterator[Problem]:
     if values.get("spec") == UNKNOWN:  # a missing field may be set there
         problems = decode(Document(plain), TrainingJob)[1]
         yield from (
-            problem for problem in problems if _exists(problem.path, plain) and not overlaps(problem.path, unclear)
+            problem for problem in problems if exists(problem.path, plain) and not overlaps(problem.path, unclear)
         )
         return
     try:
@@ -147,28 +131,3 @@ def _tensorboard(values: _Values) -> Iterator[Problem]:
         spec.from_plain(plain, options=registry.options())
     except SpecError as error:
         yield from (problem for problem in error.problems if not overlaps(problem.path, unclear))
-
-
-def _exists(path: Path, plain: Any) -> bool:
-    """Tell whether there is a value at a path."""
-    for part in path:
-        match plain:
-            case Mapping() if part in plain:
-                plain = plain[part]
-            case list() if isinstance(part, int) and part < len(plain):
-                plain = plain[part]
-            case _:
-                return False
-    return True
-
-
-def _at_input(problem: Problem, values: _Values, fields: Mapping[Path, str]) -> Problem:
-    """Return a problem of the job with the path of the input that set the value."""
-    if problem.path == ("roles",) and not problem.value and "spec" not in values:
-        return msgspec.structs.replace(problem, fix="Set `workers`, `chief` or both")
-    for field_path, name in fields.items():
-        rest = problem.path[len(field_path) :]
-        if problem.path[: len(field_path)] == field_path and name in values and _exists(rest[:1], values[name]):
-            return msgspec.structs.replace(problem, path=(name, *rest))
-    in_spec = _exists(problem.path, values.get("spec", {}))
-    return msgspec.structs.replace(problem, path=("spec", *problem.path)) if in_spec else problem

@@ -14,7 +14,7 @@ from tfsteps.engines.kfp.graph import INPUT, PROGRAM, UNKNOWN, Call, Node, param
 from tfsteps.engines.kfp.task_config import partial_job, task_config
 from tfsteps.spec import Problem, SpecError, TrainingJob, dotted, format_duration
 from tfsteps.spec.decode import Document, decode
-from tfsteps.spec.step_inputs import plain_job, plain_tensorboard, tensorboard_job
+from tfsteps.spec.step_inputs import JOB_FIELDS, at_input, plain_job, plain_tensorboard, tensorboard_job
 from tfsteps.systems import registry
 from tfsteps.systems.base import OnEnd, Scope
 
@@ -80,7 +80,8 @@ def lint_messages(call: Call, settings: Node) -> Iterator[str]:
         if value and value not in allowed and (name, value) != ("system", "auto"):
             yield f"{name}: {value!r} is unknown. Allowed: {', '.join(allowed)}. Write one of them."
     if step in _JOBS:
-        yield from map(str, _certain(known, unknown, functools.partial(_of_job, settings=_config(call, settings))))
+        problems = _certain(known, unknown, functools.partial(_of_job, settings=_config(call, settings)))
+        yield from (str(at_input(problem, known, JOB_FIELDS)) for problem in problems)
         yield from _not_text(call, plain_job(known))
         yield from map(str, code_input.input_problems(known.get(code_input.CODE, "")))
     if step == "tensorboard":
@@ -107,7 +108,8 @@ def warnings(call: Call, settings: Node) -> Iterator[str]:
     yield from (sentence for name, sentence in _UNREACHED.items() if settings.get(name))
     known, unknown = step_inputs(call)
     if known.get("system", "auto") == "auto" and "system" not in unknown:
-        yield from (f"on a cluster, {problem}" for problem in _certain(known, unknown, _of_cluster))
+        problems = _certain(known, unknown, _of_cluster)
+        yield from (f"on a cluster, {at_input(problem, known, JOB_FIELDS)}" for problem in problems)
     system = known.get("system", "auto")
     if system in registry.plugins():
         named = {variable["name"] for variable in task_config(call.container, settings)["env"]}

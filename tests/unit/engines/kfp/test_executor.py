@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.test_whole_file import fill_disk
 from tfsteps.engines.kfp.executor import ExecutorInput
 from tfsteps.runs.identity import Identity
 from tfsteps.spec import SpecError
@@ -120,11 +121,11 @@ def test_outputs(tmp_path):
     assert list(file.parent.iterdir()) == [file], "nothing half-written stays"
 
 
-def test_outputs_that_do_not_fit_leave_the_old_ones(tmp_path):
+def test_outputs_that_do_not_fit_leave_the_old_ones(tmp_path, monkeypatch):
     file = tmp_path / "executor_output.json"
     executor_input(file).write({"n": 1}, {})
-    (tmp_path / f"{file.name}.new").mkdir()  # stands for a disk that takes no file
-    with pytest.raises(OSError, match="directory"):
+    fill_disk(monkeypatch)
+    with pytest.raises(OSError, match="No space left"):
         executor_input(file).write({"n": 2}, {})
     assert json.loads(file.read_text())["parameterValues"] == {"n": 1}
 

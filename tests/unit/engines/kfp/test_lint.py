@@ -272,7 +272,7 @@ def test_a_number_within_a_mapping_arrives_as_text(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("with_count", "where"), [({"args": ["--epochs 3"]}, "args[0]"), ({"spec": {"rolls": {}}}, "rolls"), ({}, "")]
+    ("with_count", "where"), [({"args": ["--epochs 3"]}, "args[0]"), ({"spec": {"rolls": {}}}, "spec.rolls"), ({}, "")]
 )
 def test_what_is_known_of_a_mapping_with_an_input_is_checked(with_count, where, tmp_path):
     @dsl.pipeline(name="known")

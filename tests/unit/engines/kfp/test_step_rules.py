@@ -33,15 +33,16 @@ def test_a_good_job(step, tmp_path):
     ("inputs", "says"),
     [
         (without("name"), "name: is missing"),
-        (without("workers"), "roles: is missing"),
+        (without("workers"), "roles: is missing. Set `workers`, `chief` or both."),
+        ({**GOOD, "ps": 1}, "ps: needs a chief: TensorFlow 2's parameter servers hang without one. Set `chief`, or"),
         ({**GOOD, "name": "My job"}, "name: 'My job'"),
-        ({**GOOD, "cpu": "two"}, "resources.cpu: 'two' is not an amount of CPU"),
+        ({**GOOD, "cpu": "two"}, "cpu: 'two' is not an amount of CPU"),
         ({**GOOD, "deadlines": {"total": "3q"}}, "deadlines.total: '3q' is not a duration"),
         ({**GOOD, "deadlines": {"totla": "3h"}}, "deadlines.totla"),
         ({**GOOD, "restart": "nope"}, "restart: 'nope' is not one of the choices"),
         ({**GOOD, "env": {"TF_CONFIG": "{}"}}, "env.TF_CONFIG"),
-        ({**GOOD, "spec": {"volums": []}}, "volums"),
-        ({**GOOD, "evaluator": 2}, "roles.evaluator.replicas"),
+        ({**GOOD, "spec": {"volums": []}}, "spec.volums"),
+        ({**GOOD, "evaluator": 2}, "evaluator: 2 is more"),
         ({**GOOD, "system": "slurm"}, "system: 'slurm' is unknown. Allowed: local, kubeflow"),
         ({**without("image"), "system": "kubeflow"}, "roles.worker.image: is missing"),
         ({**without("command"), "system": "local"}, "roles.worker.command: is missing"),
@@ -114,7 +115,7 @@ def test_a_constant_is_checked_beside_values_known_only_at_run_time(tmp_path):
         train(spec=spec, workers=workers, cpu="two")
 
     [problem] = lint_messages(compiled(pipeline, tmp_path))
-    assert problem.startswith("task train: resources.cpu: 'two'")
+    assert problem.startswith("task train: cpu: 'two'")
 
 
 def test_no_image(tmp_path):
@@ -196,7 +197,7 @@ ARGUMENTS = [
     ({}, []),
     ({"workers": 3, "name": "other"}, []),
     ({"name": "run-[[Index]]"}, []),
-    ({"workers": -1}, ["task train: roles.worker.replicas: -1 is out of range"]),
+    ({"workers": -1}, ["task train: workers: -1 is out of range"]),
     ({"workers": 0}, ["task train: roles: is missing"]),
     ({"name": "My job", "workers": 0}, ["task train: name: 'My job'", "task train: roles: is missing"]),
 ]
