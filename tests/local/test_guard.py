@@ -2,10 +2,12 @@
 
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
 
+import msgspec
 import pytest
 
 from tests.support.jobs import alive
@@ -15,6 +17,7 @@ from tests.unit.cli.command import COMMAND
 from tfsteps.engines.local.step import StepProcess
 from tfsteps.runs import store
 from tfsteps.runs.events import ReplicaState, State
+from tfsteps.runs.survivors import end, survivors
 from tfsteps.systems.local.guard import Guard
 
 # `timeout` puts itself, and so the program, in a process group of its own.
@@ -53,8 +56,8 @@ def test_a_killed_launcher_leaves_no_process_group_and_the_record_says_what_was_
     assert [replica.state for replica in status.replicas] == [ReplicaState.STOPPED]
 
 
-def test_a_guard_that_was_killed_too_has_seen_nothing(launched):
-    launcher, child = launched
+def killed_with_its_guard(launcher):
+    """Kill a launcher and what ends its replicas, as a machine that lacks memory may, and return the attempt."""
     command = ["pgrep", "-P", str(launcher.pid), "-f", "proof="]
     guards = subprocess.run(command, check=True, capture_output=True, text=True)
     (guard,) = map(int, guards.stdout.split())
@@ -63,12 +66,59 @@ def test_a_guard_that_was_killed_too_has_seen_nothing(launched):
     launcher.wait()
     (attempt,) = store.attempts("r")
     until(lambda: attempt.alive().no)
+    return attempt
+
+
+def tfsteps(*arguments):
+    """Run a command, and return its exit code and what it prints."""
+    done = subprocess.run([COMMAND, *arguments], check=False, capture_output=True, text=True)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_a_guard_that_was_killed_too_has_seen_nothing_and_stop_ends_what_is_left(launched):
+    launcher, child = launched
+    attempt = killed_with_its_guard(launcher)
     status = attempt.status()
     assert alive(child)
     assert status.message == "The launcher was killed; it is not known whether its replicas were stopped too."
     assert [replica.state for replica in status.replicas] == [ReplicaState.UNKNOWN]
+    left = f"worker-0 (pid {os.getsid(child)})"
+    for command in (["rm", "r"], ["run", "job.yaml", "--run-id", "r"]):
+        code, text = tfsteps(*command)
+        assert (code, f"was killed, and left {left}; `tfsteps stop r` ends that" in text) == (2, True), text
+    assert tfsteps("prune", "--keep", "0")[1].startswith("r kept: its launcher was killed, and left worker-0")
+    assert tfsteps("stop", "r") == (0, f"ended {left} of groups, which its killed launcher had left\n")
+    assert not alive(child)
+    assert attempt.status().message == "The launcher was killed; its replicas were stopped too."
+    assert tfsteps("rm", "r")[0] == 0
+
+
+def test_what_a_killed_launcher_of_another_container_left_is_not_known(launched):
+    launcher, child = launched
+    attempt = killed_with_its_guard(launcher)
+    lock = attempt.folder / "lock"
+    lock.write_bytes(re.sub(rb'"pid_namespace":\d+', b'"pid_namespace":1', lock.read_bytes()))
+    code, text = tfsteps("stop", "r")
+    assert code == 2
+    assert "whether replicas of groups still run is not known: their launcher was killed, it ran in" in text
+    assert "another container of this machine" in text
+    assert alive(child)
+    lock.write_bytes(b"null")
+    assert "where it ran is not recorded" in tfsteps("stop", "r")[1]
     os.killpg(os.getsid(child), signal.SIGKILL)
     os.kill(child, signal.SIGKILL)
+
+
+def test_a_session_with_the_number_of_a_replica_is_no_survivor_without_its_variables(launched):
+    launcher, child = launched
+    attempt = killed_with_its_guard(launcher)
+    status = attempt.status()
+    other = msgspec.structs.replace(status, identity=msgspec.structs.replace(status.identity, attempt=1))
+    assert survivors(attempt, other).left.no
+    assert end(attempt, other, now=True).sessions == {}
+    assert alive(child)
+    assert end(attempt, status, now=True).left.no
+    assert not alive(child)
 
 
 NAMED = (

@@ -54,10 +54,9 @@ def does_nothing(step):
 
 @pytest.mark.parametrize(("script", "code"), [("true", 0), ("exit 3", 10)])
 def test_while_it_writes_its_outputs(script, code, output):
-    pipe = output.with_name(f"{output.name}.new")
-    os.mkfifo(pipe)
+    os.mkfifo(output)
     with started(output, script) as process:
-        written = json.loads(signalled(process, pipe))
+        written = json.loads(signalled(process, output))
         printed, _ = process.communicate(timeout=60)
     assert process.returncode == code, printed
     assert written["parameterValues"]["job"]["state"] == ("failed" if code else "succeeded")
@@ -69,10 +68,9 @@ def test_while_it_writes_its_report(output):
         for line in process.stdout:
             if "] up" in line:
                 break
-        pipe = attempt.report.with_suffix(".new")
-        os.mkfifo(pipe)
+        os.mkfifo(attempt.report)
         process.send_signal(signal.SIGTERM)
-        assert b"<html" in signalled(process, pipe)
+        assert b"<html" in signalled(process, attempt.report)
         printed, _ = process.communicate(timeout=60)
     assert process.returncode == 12, printed
     assert json.loads(output.read_text())["parameterValues"]["job"]["state"] == "cancelled"

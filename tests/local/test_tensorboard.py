@@ -16,7 +16,7 @@ import pytest
 from tests.support.event_writer import ScalarWriter
 from tests.support.jobs import alive
 from tests.support.waiting import until
-from tfsteps.systems.local.guard import session_members
+from tfsteps.runs.survivors import session_members
 from tfsteps.tensorboard import process
 from tfsteps.tensorboard.process import TensorBoardError, TensorBoardProcess
 

@@ -28,8 +28,14 @@ class FullDisk:
 
 
 def fill_disk(monkeypatch):
+    """Let no new file be written whole."""
     opened = open
-    monkeypatch.setattr("builtins.open", lambda *args, **more: FullDisk(opened(*args, **more)))
+
+    def open_full(path, mode="r", *args, **more):
+        file = opened(path, mode, *args, **more)
+        return FullDisk(file) if "x" in mode else file
+
+    monkeypatch.setattr("builtins.open", open_full)
 
 
 def test_a_full_disk_leaves_the_earlier_file_and_nothing_else(tmp_path, monkeypatch):

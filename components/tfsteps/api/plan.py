@@ -2,6 +2,7 @@
 
 import contextlib
 import pathlib
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -18,13 +19,14 @@ from tfsteps.console.messages import say, warn
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.launcher.lifecycle import launch
 from tfsteps.launcher.recorder import Observer
-from tfsteps.runs import code_archive, store
+from tfsteps.runs import code_archive, removal, store
 from tfsteps.runs.code_archive import CodeError
 from tfsteps.runs.events import State
 from tfsteps.runs.identity import Identity, name_problem, new_run_id
 from tfsteps.runs.location import Location
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.runs.status import Status, may_continue
+from tfsteps.runs.survivors import survivors
 from tfsteps.spec import CodeSource, TrainingJob
 from tfsteps.systems import registry
 from tfsteps.systems.base import LaunchError, OnCluster, System
@@ -101,6 +103,7 @@ def make_plan(
     task = job.name if task is None else _named("--task", task)
     attempt = 0
     if run_id is not None:  # a new run has no earlier attempt anywhere
+        _check_changeable(run, task)
         attempt = _next_attempt(
             run, task, BackendLocation() if dry_run else location, system, adopt=adopt, replace=replace
         )
@@ -116,6 +119,21 @@ def make_plan(
         verb = "would be" if dry_run else "is"
         say(f"code {verb} stored as {code_archive.url_of(source)} before the job is created")
     return Plan(job, identity, system, here, system.output_paths(job, identity, here), system.warnings(job))
+
+
+def _check_changeable(run: str, task: str) -> None:
+    """Raise CommandError if the run gets no further attempt: it is a demo, or an earlier one left processes."""
+    try:
+        removal.check_changeable(run)
+        for earlier in store.attempts(run, task):
+            with contextlib.suppress(FileNotFoundError, store.UnreadableError):
+                if (rest := survivors(earlier, earlier.status())).left.yes:
+                    why = f"the launcher of attempt {earlier.folder.name} was killed, and left {rest}"
+                    raise CommandError(f"run {run}: {why}; `tfsteps stop {shlex.quote(run)}` ends that")
+    except removal.InUseError as error:
+        raise CommandError(f"run {run} gets no further attempt: {error.why}, or choose another --run-id") from error
+    except OSError as error:
+        raise CommandError(f"run {run} cannot be read: {error}; choose another --run-id") from error
 
 
 def _packed(source: CodeSource, base_dir: pathlib.Path, *, all_left_out: bool) -> CodeSource:

@@ -20,6 +20,7 @@ from tfsteps.runs import demo, store
 from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.runs.status import CLOCK_SECONDS, Status, may_continue
 from tfsteps.runs.store import AttemptFolder
+from tfsteps.runs.survivors import survivors
 
 _PIPELINE = "its pipeline is running; press Ctrl-C in its terminal, or wait for its end"
 _REMOVED = ".removed-"  # `store.quote` returns no name that begins with a dot
@@ -138,6 +139,7 @@ def _check(run: str, *folders: pathlib.Path) -> None:
         ]
         for attempt in {file.parent for file in files if file.parent.name.isdigit()}:
             _check_released(run, attempt, f"its launcher is running; stop it by `tfsteps stop {run}`")
+            _check_left(run, AttemptFolder(attempt))
 
 
 def _check_released(run: str, folder: pathlib.Path, running: str) -> None:
@@ -148,6 +150,13 @@ def _check_released(run: str, folder: pathlib.Path, running: str) -> None:
     if alive.unknown:
         there = f"remove it there, or delete {folder} if that machine is gone"
         raise InUseError(run, f"{alive.why}; {there if attempt.launcher else f'delete {folder} if none runs'}")
+
+
+def _check_left(run: str, attempt: AttemptFolder) -> None:
+    with contextlib.suppress(FileNotFoundError, store.UnreadableError):
+        if (rest := survivors(attempt, attempt.status())).left.yes:
+            left = f"its launcher was killed, and left {rest}"
+            raise InUseError(run, f"{left}; `tfsteps stop {run}` ends that")
 
 
 def _size(folder: pathlib.Path) -> int:

@@ -42,7 +42,7 @@ from tfsteps.json_errors import NOT_READABLE
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.launcher.printer import Printer
 from tfsteps.launcher.recorder import Observer
-from tfsteps.runs import removal, store
+from tfsteps.runs import removal, store, survivors
 from tfsteps.runs.events import ReplicaName, ReplicaState, State
 from tfsteps.runs.graph import Node, NodeKind, Surroundings
 from tfsteps.runs.location import HomeCluster, Location
@@ -216,18 +216,23 @@ class LocalBackend:
         replace_by(job, replica, command)
 
     def stop(self, jobs: Sequence[LocalAttempt], *, now: bool) -> None:
-        """Send SIGTERM to the launchers on this machine, with `now` until they exit."""
+        """Send SIGTERM to the launchers on this machine, with `now` until they exit; end what a killed one left."""
         answers = [(job, job.attempt.terminate() if job.running else job.alive) for job in jobs]
         printer = Printer()  # if standard output is closed, it discards what is printed: `--now` goes on to kill
-        ended = [job.status for job in jobs if job.alive.no]
-        for status in ended:
-            if status.state.terminal:
-                printer.say(f"already ended: {verdict(status)}")
         for job, answer in answers:
             if job.running and not answer.unknown:
                 self._wait(job, printer, now=now)
         problems = [_not_stopped(job, answer) for job, answer in answers if answer.unknown]
-        if left := list(filter(may_continue, ended)):
+        ended = [job for job in jobs if job.alive.no]
+        for job in ended:
+            rest = survivors.end(job.attempt, job.status, now=now)
+            if not rest.left.no:
+                problems.append(_may_be_left(job, rest))
+            elif rest.sessions:
+                printer.say(f"ended {rest} of {job.status.identity.task}, which its killed launcher had left")
+            elif job.status.state.terminal:
+                printer.say(f"already ended: {verdict(job.status)}")
+        if left := [job.status for job in ended if may_continue(job.status)]:
             problems.append(_left_elsewhere(left))
         if problems:
             raise CommandError("; ".join(problems))
@@ -439,6 +444,16 @@ def _left_elsewhere(left: Sequence[Status]) -> str:
     if not first.where:
         how = f"`tfsteps attach {run}` follows it on {first.system}, and meanwhile `tfsteps stop {run}` stops it"
     return f"run {run}: {tasks} may go on, {why}; {how}"
+
+
+def _may_be_left(job: LocalAttempt, rest: survivors.Survivors) -> str:
+    """Return which processes of a killed launcher may still run, and what to do."""
+    run, task = job.status.identity.run, job.status.identity.task
+    if rest.left.yes:
+        return f"run {run}: {task} still has processes of its killed launcher, and they do not end: {rest}"
+    there = f"; `tfsteps stop {shlex.quote(run)}` ends them there" if job.attempt.launcher else ""
+    why = f"their launcher was killed, {rest.left.why}"
+    return f"run {run}: whether replicas of {task} still run is not known: {why}{there}"
 
 
 def _not_stopped(job: LocalAttempt, answer: Answer) -> str:

@@ -27,6 +27,7 @@ from tfsteps.runs import removal, store
 from tfsteps.runs.identity import name_problem
 from tfsteps.runs.location import Location
 from tfsteps.runs.removal import read_records
+from tfsteps.runs.survivors import survivors
 from tfsteps.spec import format_bytes
 
 if TYPE_CHECKING:
@@ -139,7 +140,14 @@ def contents(scope: Scope, explicit: BackendLocation | None, on: str | None, con
             removal.check_changeable(run)
         except removal.InUseError as error:
             raise CommandError(str(error)) from error
-        jobs = [job for job in LocalBackend().jobs(run) if task in ("", job.status.identity.task)]
+        unread = list[str]()
+        jobs = [job for job in LocalBackend(warn=unread.append).jobs(run) if task in ("", job.status.identity.task)]
+        if unread and not explicit and on is None:
+            why = f"{'; '.join(unread)}: where its jobs are is not known"
+            fix = f"say so by --on, or remove only the records by `tfsteps rm {shlex.quote(run)}`"
+            raise CommandError(f"run {run}: {why}; {fix}; nothing was removed", ExitCode.PLATFORM)
+        for text in unread:
+            warn(text)
     from tfsteps.cli.clearing import clearing  # noqa: PLC0415  it imports the client of clusters
 
     recorded = [] if on == Location.LOCAL else _recorded_places(jobs, context)
@@ -186,7 +194,7 @@ class Contents(NamedTuple):
                 removal.check_pipeline(run)
             except removal.InUseError as used:
                 raise CommandError(f"{used}; nothing was removed") from used
-        if running := [job for job in self.jobs if not job.alive.no]:
+        if running := [job for job in self.jobs if not job.alive.no or survivors(job.attempt, job.status).left.yes]:
             LocalBackend().stop(running, now=False)  # through their launchers, and wait until these have ended
         if errors := [error for part in self.parts for error in part.clear()]:
             raise CommandError("; ".join([*errors, "the rest was removed; fix the cause and retry"]), ExitCode.PLATFORM)

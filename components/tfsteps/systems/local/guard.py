@@ -13,6 +13,8 @@ import signal
 import subprocess
 from typing import Self
 
+from tfsteps.runs.survivors import session_members
+
 # In /proc/PID/stat, the state and the session are the first and the fourth word after the name in brackets, which may
 # have line ends.
 _GUARD = r"""
@@ -47,16 +49,6 @@ done
 
 WRAPPER = ["/bin/sh", "-c", 'echo "+ $$" >&0 && exec "$@" </dev/null', "tfsteps"]
 """Prefix of a command whose standard input is the guard's pipe: registers the process, then executes the command."""
-
-
-def session_members(leader: int) -> list[int]:
-    """Return the processes of a session."""
-    pids = []
-    for name in os.listdir("/proc"):  # noqa: PTH208  four times as fast as pathlib, and called several times a second
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            if name.isdigit() and os.getsid(int(name)) == leader:
-                pids.append(int(name))
-    return pids
 
 
 def kill_session(leader: int) -> None:

@@ -10,8 +10,8 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from tfsteps.runs.events import ReplicaName, ReplicaState
+from tfsteps.runs.survivors import session_members
 from tfsteps.spec import TrainingJob
-from tfsteps.systems.local.guard import session_members
 from tfsteps.systems.local.options import LocalOptions
 from tfsteps.systems.local.process import Command, ReplicaProcess
 

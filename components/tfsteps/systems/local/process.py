@@ -22,8 +22,9 @@ from tfsteps.runs.events import (
     ReplicaName,
     ReplicaState,
 )
+from tfsteps.runs.survivors import session_members
 from tfsteps.spec import format_bytes
-from tfsteps.systems.local.guard import WRAPPER, Guard, kill_session, session_members
+from tfsteps.systems.local.guard import WRAPPER, Guard, kill_session
 
 MAX_LINE = 1 << 20
 """Longer lines are split into pieces of this many bytes, to limit memory."""

@@ -152,3 +152,16 @@ def test_runs_that_cannot_be_read_are_not_no_runs(tmp_path, monkeypatch):
 def test_lost_lines_of_a_job_that_ended_at_no_time_are_told(at):
     saved(*LINES[:1], state=State.SUCCEEDED, ended=at, warnings=[f"3 log lines {NOT_SAVED}"])
     assert output_lines("logs", "r1")[1] == f"[log] (log incomplete: 3 log lines {NOT_SAVED})"
+
+
+def test_where_the_jobs_of_an_unreadable_status_are_is_not_known_so_clear_removes_nothing():
+    """It may name a job on a cluster, and is the only record of that."""
+    attempt = saved(state=State.SUCCEEDED)
+    (attempt.folder / "status.json").write_text("{}")
+    for more in (["--yes"], ["--dry-run"]):
+        code, _, err = tfsteps("clear", "r1", *more)
+        assert code == 13
+        assert "where its jobs are is not known; say so by --on, or remove only the records by `tfsteps rm r1`" in err
+    assert store.runs() == ["r1"]
+    assert ran("clear", "r1", "--on", "local", "--yes") == 0
+    assert store.runs() == []

@@ -33,6 +33,14 @@ def test_no_command_removes_a_demo(line, damaged):
     assert sorted(store.runs()) == ["r1", "r2"]
 
 
+@pytest.mark.parametrize("more", [[], ["--demo"], ["--task", "other"]])
+def test_a_demo_gets_no_further_attempt(more):
+    """It would write into the demo's folders, and be the demo's newest attempt."""
+    message = refused("run", "--run-id", "r1", "--name", "mnist", *more, "--", "true")
+    assert "run r1 gets no further attempt: it is a demo, and demos are read-only" in message
+    assert len(store.attempts("r1")) == 1
+
+
 def test_prune_keeps_a_demo_and_says_why():
     lines = output_lines("prune", "--older-than", "1d")
     assert any(line.startswith("r1 kept: it is a demo") for line in lines)

@@ -1,5 +1,6 @@
 """`tfsteps stop` of runs whose launcher, on this machine, was killed."""
 
+import os
 import re
 
 import pytest
@@ -30,7 +31,8 @@ def test_a_job_that_may_continue_elsewhere_is_an_error_that_names_the_place(stat
 
 @pytest.mark.parametrize("seen", [True, False])
 def test_local_replicas_ended_with_their_launcher_if_that_was_seen(seen):
-    attempt = saved(run="r1", system="local")
+    attempt, lock = saved(run="r1", system="local", hold=True)
+    os.close(lock._file)  # as the kernel does with that of a killed launcher
     if seen:
         attempt.replicas_ended.touch()
     (line,) = output_lines("stop", "r1")

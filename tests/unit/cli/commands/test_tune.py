@@ -11,6 +11,7 @@ from tests.unit.cli.command import output_lines, refused, tfsteps
 from tests.unit.cli.jobs_on_cluster import kubeconfig, tfjob
 from tests.unit.cli.statuses import saved
 from tests.unit.report.test_html import Reader
+from tests.unit.test_whole_file import fill_disk
 from tfsteps import spec
 from tfsteps.runs.events import State
 from tfsteps.runs.identity import Identity
@@ -95,9 +96,9 @@ def test_a_job_file_is_written_whole_or_not_at_all(file, monkeypatch):
     recorded()
     file.chmod(0o640)
     with monkeypatch.context() as full:
-        full.setattr("shutil.copymode", lambda *_: (_ for _ in ()).throw(OSError("no space left")))
-        assert "cannot be written: no space left" in refused("tune", "digits", "-f", file, "--write")
-    assert (file.read_text(), [*file.parent.glob(".*.*.*")]) == (JOB, [])
+        fill_disk(full)
+        assert "No space left" in refused("tune", "digits", "-f", file, "--write")
+    assert (file.read_text(), [*file.parent.glob(".*.new")]) == (JOB, [])
     link = file.with_name("link.yaml")
     link.symlink_to(file)
     output_lines("tune", "digits", "-f", link, "--write")
