@@ -11,7 +11,7 @@ from tfsteps.launcher.exit_codes import ExitCode
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 EXITS = {
     ExitCode.SUCCEEDED: "the job succeeded, or the command did what was asked",
-    ExitCode.USAGE: "the job file or the command line is wrong; nothing was created",
+    ExitCode.USAGE: "the job file or the command line is wrong: no job was started",
     ExitCode.FAILED: "the job failed, or a step of a pipeline on this machine",
     ExitCode.DEADLINE: "one of the job's deadlines passed",
     ExitCode.CANCELLED: "the job was cancelled",

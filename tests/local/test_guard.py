@@ -109,6 +109,20 @@ def test_what_a_killed_launcher_of_another_container_left_is_not_known(launched)
     os.kill(child, signal.SIGKILL)
 
 
+def test_a_job_whose_status_is_damaged_is_stopped_by_the_process_that_messages_name(launched):
+    launcher, child = launched
+    (attempt,) = store.attempts("r")
+    (attempt.folder / "status.json").write_text("{}")
+    kill = f"`kill {attempt.launcher.pid}`"
+    for command in ("stop", "rm"):
+        code, text = tfsteps(command, "r")
+        assert code, text
+        assert kill in text
+    os.kill(attempt.launcher.pid, signal.SIGTERM)
+    until(lambda: not alive(child))
+    assert launcher.wait(10) == 12
+
+
 def test_a_session_with_the_number_of_a_replica_is_no_survivor_without_its_variables(launched):
     launcher, child = launched
     attempt = killed_with_its_guard(launcher)

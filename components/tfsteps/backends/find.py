@@ -169,8 +169,7 @@ class Selection(msgspec.Struct, frozen=True):
             later = number > newest.get(task, -1) if self.attempt is None else number == self.attempt
             if later and (not tasks or task in tasks):
                 what = f"run {run.id}: the state of task {unquote(task)}, attempt {number}, is not known"
-                why = f"{unread.folder} has no status that can be read; look at {unread.log}"
-                raise CommandError(f"{what}: {why}", ExitCode.PLATFORM)
+                raise CommandError(f"{what}: {unread.unreadable}", ExitCode.PLATFORM)
 
     def parts(self, run: FoundRun[JobT]) -> tuple[list[JobT], list[StepRecord]]:
         """Return the selected jobs of the run, and the tries of its pipeline's selected steps that launched no job.

@@ -7,7 +7,7 @@ class ExitCode(enum.IntEnum):
     """The exit codes of a step."""
 
     SUCCEEDED = 0
-    USAGE = 2  # bad job description or command line: nothing was created
+    USAGE = 2  # bad job description or command line: no job was started
     FAILED = 10  # the job failed
     DEADLINE = 11  # one of its deadlines passed
     CANCELLED = 12  # a user or the engine stopped it

@@ -20,7 +20,7 @@ from tfsteps.runs import demo, store
 from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.runs.status import CLOCK_SECONDS, Status, may_continue
 from tfsteps.runs.store import AttemptFolder
-from tfsteps.runs.survivors import survivors
+from tfsteps.runs.survivors import Survivors, survivors
 
 _PIPELINE = "its pipeline is running; press Ctrl-C in its terminal, or wait for its end"
 _REMOVED = ".removed-"  # `store.quote` returns no name that begins with a dot
@@ -138,8 +138,7 @@ def _check(run: str, *folders: pathlib.Path) -> None:
             for file in (*folder.glob(f"*/*/{name}"), *folder.glob(f"*/{name}"))
         ]
         for attempt in {file.parent for file in files if file.parent.name.isdigit()}:
-            _check_released(run, attempt, f"its launcher is running; stop it by `tfsteps stop {run}`")
-            _check_left(run, AttemptFolder(attempt))
+            _check_attempt(run, AttemptFolder(attempt))
 
 
 def _check_released(run: str, folder: pathlib.Path, running: str) -> None:
@@ -152,11 +151,21 @@ def _check_released(run: str, folder: pathlib.Path, running: str) -> None:
         raise InUseError(run, f"{alive.why}; {there if attempt.launcher else f'delete {folder} if none runs'}")
 
 
-def _check_left(run: str, attempt: AttemptFolder) -> None:
-    with contextlib.suppress(FileNotFoundError, store.UnreadableError):
-        if (rest := survivors(attempt, attempt.status())).left.yes:
-            left = f"its launcher was killed, and left {rest}"
-            raise InUseError(run, f"{left}; `tfsteps stop {run}` ends that")
+def _check_attempt(run: str, attempt: AttemptFolder) -> None:
+    stop = f"`tfsteps stop {run}`"
+    rest: Survivors | None = None
+    try:
+        rest = survivors(attempt, attempt.status())
+    except store.UnreadableError:
+        launcher = attempt.launcher
+        stop = (
+            f"`kill {launcher.pid}`, since its status cannot be read" if launcher and not launcher.elsewhere else stop
+        )
+    except FileNotFoundError:  # it is not written yet
+        pass
+    _check_released(run, attempt.folder, f"its launcher is running; stop it by {stop}")
+    if rest and rest.left.yes:
+        raise InUseError(run, f"its launcher was killed, and left {rest}; {stop} ends that")
 
 
 def _size(folder: pathlib.Path) -> int:

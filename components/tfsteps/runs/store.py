@@ -179,6 +179,14 @@ class AttemptFolder:
         if self.copied_from != address:
             (self.folder / _COPIED).write_text(address, "utf-8")
 
+    @property
+    def unreadable(self) -> str:
+        """What can be done about an attempt whose status cannot be read, for messages."""
+        message, launcher = f"{self.folder} has no status that can be read; look at {self.log}", self.launcher
+        if launcher and not launcher.elsewhere and self.alive().yes:
+            message += f"; its launcher runs, and `kill {launcher.pid}` stops it with its job"
+        return message
+
     def terminate(self) -> Answer:
         """Send SIGTERM to the launcher, so that it stops its job.
 

@@ -135,9 +135,7 @@ class LocalBackend:
         recorded = file.exists()  # first: it may be written in between
         attempts, jobs, pipeline = store.attempts(run), self.jobs(run), PipelineRecord.read(run)
         if attempts and not jobs:
-            newest = attempts[-1]
-            why = f"{newest.folder} has no status that can be read; look at {newest.log}"
-            raise CommandError(why, ExitCode.PLATFORM)
+            raise CommandError(attempts[-1].unreadable, ExitCode.PLATFORM)
         if not (attempts or recorded):
             raise CommandError(f"run {run}: {_unrecorded(run)}", ExitCode.PLATFORM)
         read = {job.attempt.folder for job in jobs}
