@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 
 import msgspec
 import pytest
@@ -56,12 +57,17 @@ def test_a_killed_launcher_leaves_no_process_group_and_the_record_says_what_was_
     assert [replica.state for replica in status.replicas] == [ReplicaState.STOPPED]
 
 
+def guard_of(launcher):
+    """Return the process of the guard; None = it has just ended."""
+    command = ["pgrep", "-P", str(launcher.pid), "-f", "proof="]
+    guards = subprocess.run(command, check=False, capture_output=True, text=True)
+    return next(map(int, guards.stdout.split()), None)
+
+
 def killed_with_its_guard(launcher):
     """Kill a launcher and what ends its replicas, as a machine that lacks memory may, and return the attempt."""
-    command = ["pgrep", "-P", str(launcher.pid), "-f", "proof="]
-    guards = subprocess.run(command, check=True, capture_output=True, text=True)
-    (guard,) = map(int, guards.stdout.split())
-    os.kill(guard, signal.SIGKILL)
+    os.kill(launcher.pid, signal.SIGSTOP)  # else it replaces the guard
+    os.kill(guard_of(launcher), signal.SIGKILL)
     launcher.kill()
     launcher.wait()
     (attempt,) = store.attempts("r")
@@ -73,6 +79,18 @@ def tfsteps(*arguments):
     """Run a command, and return its exit code and what it prints."""
     done = subprocess.run([COMMAND, *arguments], check=False, capture_output=True, text=True)
     return done.returncode, done.stdout + done.stderr
+
+
+def test_a_killed_guard_is_replaced(launched):
+    launcher, child = launched
+    guard = guard_of(launcher)
+    os.kill(guard, signal.SIGKILL)
+    until(lambda: guard_of(launcher) not in (None, guard))
+    time.sleep(1)  # two ticks: there is one guard, not one more each time
+    (attempt,) = store.attempts("r")
+    launcher.kill()
+    until(attempt.replicas_ended.exists)
+    assert not alive(child)
 
 
 def test_a_guard_that_was_killed_too_has_seen_nothing_and_stop_ends_what_is_left(launched):

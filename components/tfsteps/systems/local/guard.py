@@ -69,8 +69,13 @@ class Guard:
     def __init__(self, proof: pathlib.Path | None = None) -> None:
         """Store the file that the guard creates once no process of a killed session is left; None = none."""
         self._proof = proof
+        self._sessions: set[int] = set()
 
     def __enter__(self) -> Self:
+        self._start()
+        return self
+
+    def _start(self) -> None:
         self._process = subprocess.Popen(
             ["/bin/sh", "-c", _GUARD, "tfsteps", os.fspath(self._proof or "")],
             stdin=subprocess.PIPE,
@@ -82,16 +87,32 @@ class Guard:
         )
         assert self._process.stdin
         self.pipe = self._process.stdin.fileno()
-        return self
+        self._write("".join(f"+ {pid}\n" for pid in self._sessions))
+
+    def replace_ended(self) -> None:
+        """Start another guard if something has ended this one, as the kernel may if memory is short."""
+        if self._process.poll() is not None:
+            ended = self._process
+            with contextlib.suppress(OSError):  # no process can be started now; tried again by the next call
+                self._start()
+                assert ended.stdin
+                ended.stdin.close()
+
+    def remember(self, pid: int) -> None:
+        """Note a process that has registered itself, for a guard that replaces this one."""
+        self._sessions.add(pid)
 
     def forget(self, pid: int) -> None:
         """Remove an ended process before its id can be reused."""
-        with contextlib.suppress(BrokenPipeError):
-            os.write(self.pipe, f"- {pid}\n".encode())
+        self._sessions.discard(pid)
+        self._write(f"- {pid}\n")
 
     def __exit__(self, *_: object) -> None:
-        with contextlib.suppress(BrokenPipeError):
-            os.write(self.pipe, b"=\n")  # no proof is needed: this process records how the replicas ended
+        self._write("=\n")  # no proof is needed: this process records how the replicas ended
         assert self._process.stdin
         self._process.stdin.close()
         self._process.wait()
+
+    def _write(self, text: str) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self.pipe, text.encode())

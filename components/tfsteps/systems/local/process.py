@@ -126,6 +126,7 @@ class ReplicaProcess:
     def __init__(self, command: Command, number: int, guard: Guard) -> None:
         """Start the process. CannotStartError if the wrapping shell cannot be started."""
         self.command, self.replica, self.number = command, command.replica, number
+        guard.replace_ended()
         try:
             _require_interpreter(command)
             self._popen = subprocess.Popen(
@@ -143,6 +144,7 @@ class ReplicaProcess:
         # The kernel counts the memory of this process for it, too: until it executes its program, it shares that.
         self._inherited = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         self.pid = self._popen.pid
+        guard.remember(self.pid)
         self.started = time.time()
         assert self._popen.stdout
         self.out_fd = self._popen.stdout.fileno()

@@ -191,6 +191,7 @@ class _RunningJob:
 
     def _tick(self) -> None:
         self.queue.append(Tick(time.time()))
+        self._guard.replace_ended()
         self.queue.extend(self._usage.look(self.running))
         self._joins.look(self.running, self.commands)
         self.timers.enter(TICK_SECONDS, 0, self._tick)
