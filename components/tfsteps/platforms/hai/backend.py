@@ -105,13 +105,13 @@ class HaiBackend(PlatformBackend[HaiRun]):
         return self.runs.client.server_time() or time.time()
 
     def surroundings(self, run: str, jobs: Sequence[HaiRun]) -> Surroundings:
-        """Return the launchers on this machine, and the names of the Workflows, which other clusters have."""
+        """Return the launchers on this machine, and the names of the Workflows: HAI does not know their cluster."""
         workflows = dict.fromkeys(schema.workflow(job.task)[:2] for job in jobs if job.workflow)
         pipelines = [
             Node(
                 kind=NodeKind.PIPELINE,
                 name=name,
-                detail=f"in namespace {namespace} of another cluster",
+                detail=f"in namespace {namespace} of the cluster that launched the task",
                 links=pipeline_links(run, namespace, name),
             )
             for namespace, name in workflows

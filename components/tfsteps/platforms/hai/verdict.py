@@ -110,7 +110,7 @@ def _ended(task: Mapping[str, Any]) -> Verdict:
             manual = "A user marked the task as succeeded on HAI." if code & MANUAL_SUCCEEDED else ""
             return Verdict(State.SUCCEEDED, "MarkedSucceeded" if manual else "", manual)
         case "canceled":
-            return Verdict(State.CANCELLED, "Stopped", "A user stopped the task while it was queued.")
+            return Verdict(State.CANCELLED, "Stopped", "The task was stopped while it was queued.")
         case "failed":
             return _failed(code)
         case "stopped" if code & _ENDED_BY_STOP:
@@ -121,7 +121,7 @@ def _ended(task: Mapping[str, Any]) -> Verdict:
 
 
 def _stopped() -> Verdict:
-    return Verdict(State.CANCELLED, "Stopped", "A user stopped the task on HAI.")
+    return Verdict(State.CANCELLED, "Stopped", "The task was stopped on HAI.")
 
 
 def _failed(code: int) -> Verdict:

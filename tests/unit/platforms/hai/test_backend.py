@@ -18,12 +18,15 @@ def task_of(*tags):
     )
 
 
-def test_the_workflow_of_a_task_is_in_another_cluster(monkeypatch):
+def test_the_workflow_of_a_task_is_on_a_cluster_that_hai_does_not_name(monkeypatch):
     monkeypatch.setenv("TFSTEPS_PIPELINE_URL", "https://argo.example/{namespace}/{workflow}")
     _, tag = schema.workflow_tags("c", "ml", "nightly-x7k2p", "u")
     around = HaiBackend(HaiRuns(None)).surroundings("r1", [task_of(tag), task_of(tag)])
     (pipeline,) = around.pipelines
-    assert (pipeline.name, pipeline.detail) == ("nightly-x7k2p", "in namespace ml of another cluster")
+    assert (pipeline.name, pipeline.detail) == (
+        "nightly-x7k2p",
+        "in namespace ml of the cluster that launched the task",
+    )
     assert pipeline.links == {"pipeline": "https://argo.example/ml/nightly-x7k2p"}
     assert around.launchers == {}
 
