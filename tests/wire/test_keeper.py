@@ -23,7 +23,7 @@ from tfsteps.systems.base import Cause, LaunchError
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes import system
 from tfsteps.systems.kubernetes.cleanup import keeper
-from tfsteps.systems.kubernetes.cleanup.retention import KEPT_FOR_TRY, KEPT_UNTIL, retention_policy
+from tfsteps.systems.kubernetes.cleanup.retention import KEPT_FOR_TRY, KEPT_UNTIL, owned_by_run, retention_policy
 from tfsteps.systems.kubernetes.follow.following import Following
 from tfsteps.systems.kubernetes.follow.job import KubernetesJob
 from tfsteps.systems.kubernetes.system import KubernetesSystem
@@ -89,7 +89,8 @@ class Cluster:
             return keeper_answers() if isinstance(self.keeper, list) else self.keeper
         if asked.method == "PATCH":
             of_pod = Answer(body={}) if plural == "pods" else None  # its label
-            return of_pod or self.patch or Answer(body=self.changed(asked.body["metadata"]))
+            gone = None if self.job else refusal(404, "NotFound", about="job")
+            return of_pod or self.patch or gone or Answer(body=self.changed(asked.body["metadata"]))
         self.job = None if plural == "tfjobs" else self.job
         return Answer(body={})
 
@@ -365,6 +366,8 @@ def test_a_job_that_another_pod_may_follow_is_kept_for_it(asked, seconds):
     assert cluster.changes[0][2]["spec"]["activeDeadlineSeconds"] == seconds
     assert cluster.job["metadata"]["ownerReferences"] == [KEEPER]
     assert retention_policy(cluster.job).kept_for_try is (asked == "stop"), "it is for the run what the user asked for"
+    owner = OWNER if asked == "stop" else KEEPER
+    assert owned_by_run(cluster.job)["metadata"]["ownerReferences"] == [owner], "by which the janitor finds the run"
 
 
 def test_a_job_that_another_pod_may_follow_continues_if_it_cannot_be_kept(monkeypatch):

@@ -82,8 +82,9 @@ def due(
     if "deletionTimestamp" in item["metadata"]:
         return None
     state, policy = kind.verdict(item).state, retention_policy(item)
-    if policy.kept_until is not None:
-        return _after_keeping(now - policy.kept_until)
+    late = None if policy.kept_until is None else _after_keeping(now - policy.kept_until)
+    if late or (policy.kept_until is not None and not policy.kept_for_try):
+        return late
     if not state.terminal:
         return _unneeded(item, now, why_abandoned, "job", f"it is {state}")
     expired = _expired(item, now, policy) or _past_default(item, now, policy, default.option_for(state), why_abandoned)
@@ -98,7 +99,7 @@ def due(
 
 def _after_keeping(late: float) -> Due | None:
     """Return what is due for a job that Kubernetes deletes itself when it was kept for long enough."""
-    why = f"the time that it was kept for a retry of its run ended {format_duration(late)} ago"
+    why = f"the time that it was kept for a retry ended {format_duration(late)} ago"
     return Due("job", Reason.KEPT_FOR_RETRY, why) if late > PATIENCE_SECONDS else None
 
 

@@ -26,7 +26,7 @@ from tfsteps.runs.identity import ATTEMPT, MANAGED_BY, RUN_ID, TASK
 from tfsteps.spec import SpecError
 from tfsteps.systems import registry
 from tfsteps.systems.base import LaunchError
-from tfsteps.systems.kubernetes.cleanup.retention import home_of
+from tfsteps.systems.kubernetes.cleanup.retention import home_of, owned_by_run
 from tfsteps.systems.kubernetes.dependents import apply
 from tfsteps.systems.kubernetes.job_cluster import JobCluster
 from tfsteps.systems.kubernetes.job_kind import JobKind
@@ -181,7 +181,7 @@ class Sweep:
             self._failed(f"{_name(kind.resource, item)} is not understood", error)
 
     def _due(self, kind: JobKind, item: _Item, runs: AbandonedRuns, has_pods: Callable[[], bool]) -> Due | None:
-        why = functools.partial(runs.why_abandoned, item)
+        why = functools.partial(runs.why_abandoned, owned_by_run(item))
         action = due(kind, item, self._now(), why_abandoned=why, has_pods=has_pods, default=self._default)
         if action and mark_of(item):
             self.count.demos += 1
@@ -213,7 +213,7 @@ class Sweep:
 
     def _current_runs(self, listed: _Item) -> AbandonedRuns:
         """Return the run of a job as it is now."""
-        owner = owner_of(listed)
+        owner = owner_of(owned_by_run(listed))
         return EngineRuns(self._api, listed["metadata"]["namespace"], owner.name if owner else "")
 
     def _do(self, kind: JobKind, item: _Item, action: Due, pods: Callable[[], list[_Item]]) -> None:

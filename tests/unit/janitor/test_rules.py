@@ -62,11 +62,22 @@ CASES = {
     "it was kept for no time": (job("Failed", ended=1, keep_for="0"), "", ("job", "ended 1s ago")),
     "it is kept for a while": (job("Failed", ended=59, keep_for="60"), GONE, None),
     "it is kept for a retry": (job("Running", age=OVERDUE, deadline="120", kept_until=iso(-1)), GONE, None),
+    "it is kept for another try, which may come": (job("Running", kept_until=iso(-1), kept_for_try="{}"), "", None),
+    "it is kept for another try, and nobody comes": (
+        job("Running", kept_until=iso(-1), kept_for_try="{}"),
+        GONE,
+        ("job", f"it is running, and {GONE}"),
+    ),
+    "it is kept for another try, and its deadline is over": (
+        job("Running", age=OVERDUE, deadline="120", kept_until=iso(-1), kept_for_try="{}"),
+        "",
+        ("job", "of 2m passed 1m ago"),
+    ),
     "Kubernetes deletes it now": (job("Running", kept_until=iso(PATIENCE_SECONDS)), GONE, None),
     "Kubernetes did not": (
         job("Running", kept_until=iso(90)),
         "",
-        ("job", "kept for a retry of its run ended 1m30s ago"),
+        ("job", "kept for a retry ended 1m30s ago"),
     ),
     "it is kept until nonsense": (job("Running", kept_until="soon"), "", None),
     "it runs for longer than it is kept": (job("Running", ended=61, keep_for="60"), "", None),

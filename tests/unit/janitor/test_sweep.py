@@ -3,6 +3,7 @@
 import contextlib
 import datetime as dt
 import itertools
+import json
 import re
 
 import pytest
@@ -14,7 +15,7 @@ from tfsteps.janitor.sweep import Sweep
 from tfsteps.kube import client as apis
 from tfsteps.kube.client import Api
 from tfsteps.systems.kubeflow.tfjob import TFJob
-from tfsteps.systems.kubernetes.cleanup.retention import LAUNCHER
+from tfsteps.systems.kubernetes.cleanup.retention import KEPT_FOR_TRY, KEPT_UNTIL, LAUNCHER
 
 NODE = "wf.train"
 OURS = "app.kubernetes.io/managed-by=tfsteps,tfsteps.dev/run-id,tfsteps.dev/task,tfsteps.dev/attempt"
@@ -109,6 +110,20 @@ def test_a_job_that_nobody_comes_for():
         "TFJob ml/a deleted: it is running, and its Workflow wf has ended (Failed) and wf.train has no unfinished pod"
     ]
     assert str(count) == "1 jobs looked at, 1 deletions due"
+
+
+@pytest.mark.parametrize(
+    ("note", "gone"),
+    [(json.dumps(OWNER), ["a"]), (None, []), ("true", []), ("{}", []), ('{"kind": "Workflow"}', [])],
+)
+@pytest.mark.parametrize("state", [ENDED, workflow()], ids=["ended", "runs"])
+def test_a_job_that_is_kept_for_another_try_which_cannot_come(state, note, gone):
+    keeper = {"apiVersion": "batch/v1", "kind": "Job", "name": "a-kept", "uid": "k"}
+    until = dt.datetime.now(dt.UTC) + dt.timedelta(minutes=9)
+    kept = {LAUNCHER: NODE, KEPT_UNTIL: until.isoformat(), **({KEPT_FOR_TRY: note} if note else {})}
+    with cluster(jobs=[job("a", owner=keeper, annotations=kept)], workflow=state) as server:
+        swept(server)
+    assert [name for name, _ in deleted(server)] == (gone if state is ENDED else [])
 
 
 def test_the_server_selects():

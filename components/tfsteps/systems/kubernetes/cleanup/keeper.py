@@ -11,6 +11,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from tfsteps.answer import NO, YES, unknown
 from tfsteps.kube.answers import MALFORMED
 from tfsteps.kube.client import Api
@@ -149,10 +151,11 @@ def hold_until(
     created = dt.datetime.fromisoformat(keeper_job["metadata"]["creationTimestamp"])
     until = (created + dt.timedelta(seconds=lifetime)).isoformat(timespec="seconds")
     keeper = {key: keeper_job["metadata"][key] for key in ("name", "uid")}
+    before = msgspec.json.encode(owner or {}).decode()
     change = {
         "uid": meta["uid"],
         "ownerReferences": [{"apiVersion": KEEPERS.api, "kind": KEEPERS.kind, **keeper, "blockOwnerDeletion": False}],
-        "annotations": {KEPT_UNTIL: until, **({KEPT_FOR_TRY: "true"} if for_try else {})},
+        "annotations": {KEPT_UNTIL: until, **({KEPT_FOR_TRY: before} if for_try else {})},
     }
     api.patch(resource, meta["namespace"], meta["name"], {"metadata": change})
     return until

@@ -16,6 +16,8 @@ from tfsteps.systems.base import OnEnd
 
 LAUNCHER, DETACHED, REPORTED = f"{PREFIX}launcher", f"{PREFIX}detached", f"{PREFIX}reported"
 KEPT_UNTIL, KEPT_FOR_TRY = f"{PREFIX}kept-until", f"{PREFIX}kept-for-try"
+"""Annotations of a job that a keeper owns: until when; for another try of its step, with its owner before, as JSON."""
+
 HOME = f"{PREFIX}home"
 """Annotation of a job that was launched from another cluster: a `Home` as JSON."""
 
@@ -106,6 +108,16 @@ def retention_policy(item: Mapping[str, Any]) -> RetentionPolicy:
         kept_for_try=KEPT_FOR_TRY in noted,
         elsewhere=HOME in noted,
     )
+
+
+def owned_by_run(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a job that is kept for another try of its step with its owner before; any other job as it is."""
+    text = (item["metadata"].get("annotations") or {}).get(KEPT_FOR_TRY)
+    try:
+        owner = typed_json.decode(text or "{}", dict[str, Any])
+    except NOT_READABLE:
+        return item
+    return {**item, "metadata": {**item["metadata"], "ownerReferences": [owner]}} if owner else item
 
 
 def home_of(item: Mapping[str, Any]) -> Home | None:

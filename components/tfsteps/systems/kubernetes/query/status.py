@@ -108,12 +108,13 @@ def status(
 
 
 def _keeping(item: Mapping[str, Any]) -> str:
-    """Return until when a job waits for a retry of its run, as a sentence; empty = it is not kept."""
-    until = retention_policy(item).kept_until
-    if until is None:
+    """Return until when a job waits for another launcher, as a sentence; empty = it is not kept."""
+    policy = retention_policy(item)
+    if policy.kept_until is None:
         return ""
-    time = dt.datetime.fromtimestamp(until, dt.UTC).isoformat(timespec="seconds")
-    return f"Its launcher was evicted; it is kept until {time} for a retry of the run."
+    time = dt.datetime.fromtimestamp(policy.kept_until, dt.UTC).isoformat(timespec="seconds")
+    what = "another try of the step" if policy.kept_for_try else "a retry of the run"
+    return f"Its launcher was evicted; it is kept until {time} for {what}."
 
 
 def _events(tracker: Tracker, item: Mapping[str, Any], pods: Sequence[JobPod], now: float) -> list[Event]:

@@ -9,7 +9,7 @@ from tfsteps import spec
 from tfsteps.runs.identity import PREFIX, Identity
 from tfsteps.systems import registry
 from tfsteps.systems.kubeflow.tfjob import TFJob
-from tfsteps.systems.kubernetes.cleanup.retention import KEPT_UNTIL
+from tfsteps.systems.kubernetes.cleanup.retention import KEPT_FOR_TRY, KEPT_UNTIL
 from tfsteps.systems.kubernetes.follow.job_object import REPLICAS
 from tfsteps.systems.kubernetes.ownership import OwnerIndex
 from tfsteps.systems.kubernetes.query.status import job_pods, status
@@ -125,11 +125,15 @@ def test_a_folder_that_was_lost_with_the_pods_is_no_output(volumes, kept):
     assert (seen.output, seen.model, seen.logs) == (folders if kept else ("", "", ""))
 
 
-def test_the_status_of_a_kept_job_shows_until_when_it_is_kept():
+@pytest.mark.parametrize(
+    ("noted", "what"), [({}, "a retry of the run"), ({KEPT_FOR_TRY: "{}"}, "another try of the step")]
+)
+def test_the_status_of_a_kept_job_shows_until_when_it_is_kept_and_for_what(noted, what):
     item = tfjob("r", ("Running", "True", 3))
     item["metadata"]["annotations"] = {
         **item["metadata"].get("annotations", {}),
         KEPT_UNTIL: "2026-11-24T03:30:00+00:00",
+        **noted,
     }
     pods = [pod_of(item, name, "Running") for name in NAMES]
-    assert "kept until 2026-11-24T03:30:00+00:00 for a retry of the run" in of(item, *pods).message
+    assert f"kept until 2026-11-24T03:30:00+00:00 for {what}." in of(item, *pods).message
