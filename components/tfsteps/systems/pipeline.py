@@ -45,6 +45,12 @@ class PipelineContext(Protocol):
     def ends(self) -> Answer:
         """Return `terminating`; for a finalizer, which asks before the run was observed. May send requests."""
 
+    def hooked_succeeded(self) -> Answer:
+        """Return whether the steps have succeeded whose end this pod's step, an exit handler, follows.
+
+        May send requests. May be missing.
+        """
+
     def cleans_up_after(self, step: str, *, detached: bool) -> Answer:
         """Return whether this pod's step, a finalizer, cleans up the jobs of another step of its run.
 

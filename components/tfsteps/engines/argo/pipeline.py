@@ -16,6 +16,7 @@ from tfsteps.engines.argo.workflow import (
     ended_steps,
     entrypoint,
     has_ended,
+    has_succeeded,
     is_pending,
     node_id,
     node_name,
@@ -174,6 +175,12 @@ class WorkflowContext:
         if not detached or cleaned.no or self.ends().yes:
             return cleaned
         return cleaned & ~self._ask(awaited, step, self._find_wait)
+
+    def hooked_succeeded(self) -> Answer:
+        """See `PipelineContext`."""
+        if node := node_names.hooked(self.step):
+            return self._ask(has_succeeded, node)
+        return unknown(f"{self.step} is in no hook or exit handler")
 
     def ends(self) -> Answer:
         """Return whether the Workflow is ending; read it if the watch has not reported it yet."""

@@ -123,6 +123,12 @@ def has_ended(workflow: Mapping[str, Any], step: str) -> Answer:
     return known(bool(ended) and all(ended))
 
 
+def has_succeeded(workflow: Mapping[str, Any], step: str) -> Answer:
+    """Return whether a step, or a group of steps, has ended well; unknown = it has not ended, or is not there."""
+    phases = {node["phase"] for name, node, ended in ended_steps(workflow) if ended and name == step}
+    return known(phases == {"Succeeded"}) if phases else unknown(f"the Workflow object has no end of {step}")
+
+
 def ended_steps(workflow: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], bool]]:
     """Yield the name of each step and group of steps, a node of it, and whether that has ended: no try of another."""
     for node in nodes(workflow).values():

@@ -9,7 +9,10 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
+from tfsteps.answer import Answer, unknown
 from tfsteps.engines.base import StepTask
+from tfsteps.kube.credentials import AccessError
+from tfsteps.kube.errors import ApiError
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.launcher.notify.notification import (
     FORMATS,
@@ -29,7 +32,9 @@ from tfsteps.text import streams
 
 _SOURCE = "inputs"
 _PATIENCE_SECONDS = 60.0
-_UNREPORTED = "A step ended without a report of its state: its launcher was killed, or the run was terminated."
+_ANSWER_SECONDS = 3.0
+_UNREPORTED = "RUNNING"
+"""What Kubeflow Pipelines reports if a launcher was killed, the run was terminated, or a condition skipped a step."""
 
 RunEvent = Literal["succeeded", "failed", "cancelled"]
 
@@ -79,6 +84,9 @@ def _notification(task: StepTask, inputs: Mapping[str, Any]) -> Notification:
     if not state or "{{" in state:
         fix = "Write `{{workflow.status}}` in an exit handler; Kubeflow Pipelines sets it in an exit task"
         raise _wrong("state", state, "is not the state of a run", fix)
+    message = ""
+    if state.strip().upper() == _UNREPORTED:
+        state, message = _state_of_workflow(state)
     identity = task.identity()
     nodes = failed_nodes(inputs.get("failures") or "")
     return of_run(
@@ -86,11 +94,40 @@ def _notification(task: StepTask, inputs: Mapping[str, Any]) -> Notification:
         identity.pipeline,
         run_event(state),
         state=state,
-        message=_UNREPORTED if state.upper() == "RUNNING" else "",
+        message=message,
         at=time.time(),
         tasks=[FailedTask(name=node.name, message=node.message) for node in nodes],
         cause=f"{nodes[0].name} {nodes[0].finished}" if nodes else "",  # later ones may be retries of this step
     )
+
+
+def _state_of_workflow(reported: str) -> tuple[str, str]:
+    """Return the state of the steps before this one in the Workflow, and a sentence; `reported` if it is not known."""
+    succeeded = _all_succeeded()
+    if succeeded.unknown:
+        sentence = f"Whether a step has failed is not known: the state is {reported}, and {succeeded.why}."
+        return reported, sentence
+    if succeeded.yes:
+        return "Succeeded", ""
+    return "Failed", "A step failed, its launcher was killed, or the run was terminated."
+
+
+def _all_succeeded() -> Answer:
+    """Return whether all steps before this one have succeeded, by the Workflow of this pod."""
+    from tfsteps.engines.registry import find_pipeline  # noqa: PLC0415  most ends are reported, and need no cluster
+    from tfsteps.kube import access  # noqa: PLC0415
+    from tfsteps.kube.client import Api  # noqa: PLC0415
+    from tfsteps.systems.launcher_pod import LauncherPod  # noqa: PLC0415
+
+    if not access.in_cluster():
+        return unknown("this step runs in no pod")
+    try:
+        api = Api(access.find(), patience=_PATIENCE_SECONDS, read_seconds=_ANSWER_SECONDS)
+        host = LauncherPod.find(api, find_pipeline)
+    except (ApiError, AccessError) as error:
+        return unknown(error)
+    ask = getattr(host.pipeline, "hooked_succeeded", None)  # engines of other packages may not say
+    return ask() if ask else unknown(host.unread or "the pipeline of this pod does not say")
 
 
 def _events(inputs: Mapping[str, Any]) -> list[str]:
@@ -149,8 +186,7 @@ class FailedNode(msgspec.Struct, frozen=True, kw_only=True):
 def run_event(state: str) -> RunEvent:
     """Return the event of an engine's state.
 
-    Kubeflow Pipelines reports RUNNING if a launcher was killed or the run was terminated: it counts as failed, as any
-    state that is not known.
+    A state that is not known counts as failed.
     """
     return _EVENTS.get(state.strip().lower(), "failed")
 

@@ -5,7 +5,10 @@ import json
 import pytest
 
 from tests.support.webhook_receiver import PATH, receiver
+from tests.wire.scripted import Answer, refusal, serve
+from tfsteps.engines.argo import pipeline
 from tfsteps.engines.argo.task import ArgoTask
+from tfsteps.kube import access, http_client
 from tfsteps.launcher.notify.notification import FORMATS
 from tfsteps.spec.types import NotificationFormat
 from tfsteps.steps.notify import launcher
@@ -45,9 +48,52 @@ def test_a_run_of_kubeflow_pipelines_that_failed(server, tmp_path, capfd):
     assert (request.body["run"], request.body["pipeline"], request.body["state"]) == (RUN, "nightly", "FAILED")
 
 
-def test_a_launcher_that_was_killed(server, tmp_path, capfd):
+def test_a_state_that_is_not_known(server, tmp_path, capfd):
     assert notify(tmp_path, capfd, status=status("RUNNING"), events=["failed"], format="slack")[:2] == (0, True)
-    assert "its launcher was killed, or the run was terminated" in server.requests[0].body["text"]
+    text = "Whether a step has failed is not known: the state is RUNNING, and this step runs in no pod."
+    assert text in server.requests[0].body["text"]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        ({"ok(0).root(0).exit-handler-1": "Succeeded"}, "succeeded", "Succeeded", ""),
+        ({"ok(0).root(0).exit-handler-1": "Failed"}, "failed", "Failed", "A step failed, its launcher was killed"),
+        ({"ok(0).root(0).exit-handler-1": "Running"}, "failed", "RUNNING", "is not known: the state is RUNNING, and"),
+        ({"ok(0)": "Succeeded"}, "failed", "RUNNING", "no end of ok.root.exit-handler-1"),
+        ({}, "failed", "RUNNING", "is not known"),
+        (refusal(403), "failed", "RUNNING", "is not known: the state is RUNNING, and"),
+    ],
+)
+def test_the_workflow_tells_the_state_that_the_back_end_does_not(case, server, tmp_path, capfd, monkeypatch):
+    """Kubeflow Pipelines 2.15 and 2.17 report RUNNING of a run that has succeeded if a condition skipped a step."""
+    nodes, event, state, sentence = case
+    step = "ok(0).root(0).exit-handler-1.onExit(0).notify(0).executor(0)"
+    noted = {"workflows.argoproj.io/node-name": step, "pipelines.kubeflow.org/v2_component": "true"}
+    owner = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "ok", "uid": "w", "controller": True}
+    meta = {"name": "step", "namespace": "ns", "uid": "p", "annotations": noted, "ownerReferences": [owner]}
+
+    def script(asked):
+        if asked.path.endswith("/pods/step"):
+            return Answer(body={"metadata": meta})
+        if isinstance(nodes, Answer):
+            return nodes
+        states = {name: {"id": name, "name": name, "phase": phase} for name, phase in nodes.items()}
+        flow = {"metadata": {"name": "ok", "uid": "w"}, "spec": {}, "status": {"nodes": states}}
+        return Answer(body={"metadata": {}, "items": [flow]})
+
+    monkeypatch.setattr(pipeline, "Watch", lambda *_, **__: None)
+    monkeypatch.setenv("POD_NAME", "step")
+    monkeypatch.setattr(access, "in_cluster", lambda: True)
+    monkeypatch.setattr(http_client, "SETTLE_SECONDS", 0.2)
+    with serve(script) as cluster:
+        monkeypatch.setattr(access, "find", lambda _context="": cluster.access())
+        chosen = {"events": ["succeeded", "failed"], "format": "json"}
+        assert notify(tmp_path, capfd, status=status("RUNNING"), **chosen)[:2] == (0, True)
+    body = server.requests[0].body
+    assert (body["event"], body["state"]) == (event, state)
+    assert sentence in body["message"]
+    assert bool(body["message"]) == bool(sentence)
 
 
 def test_a_workflow_of_argo(server, tmp_path):

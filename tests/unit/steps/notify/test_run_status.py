@@ -26,7 +26,7 @@ AS_ARGO_QUOTES_IT = json.dumps(json.dumps(FAILURES))
         ("CANCELED", "cancelled"),
         ("Failed", "failed"),
         ("Error", "failed"),
-        ("RUNNING", "failed"),  # a launcher was killed
+        ("RUNNING", "failed"),  # if the Workflow does not say more
         ("SomethingNew", "failed"),
     ],
 )
