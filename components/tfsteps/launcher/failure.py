@@ -28,9 +28,9 @@ _MEANINGS = {
     127: "the command was not found",
     134: "aborted (SIGABRT)",
     135: "bus error (SIGBUS): often /dev/shm or the disk is full",
-    137: "killed (SIGKILL) by another process or user, or by the kernel for lack of memory",
+    137: "killed (SIGKILL): by whom is not known; the kernel does so if memory is short",
     139: "crashed (SIGSEGV)",
-    143: "ended (SIGTERM) by another process or user",
+    143: "ended (SIGTERM): by whom is not known",
 }
 _NOT_STARTED = {"StartError", "ContainerCannotRun"}
 """Reasons of a container runtime that could not start a container's program; its exit code means nothing."""

@@ -136,11 +136,11 @@ def test_the_one_that_the_system_blames_comes_first():
         (
             137,
             "",
-            "killed (SIGKILL) by another process or user, or by the kernel for lack of memory (peak 2.0 GiB)",
+            "killed (SIGKILL): by whom is not known; the kernel does so if memory is short (peak 2.0 GiB)",
             "platform",
         ),
         (137, "OOMKilled", "killed for using more than its memory limit (peak 2.0 GiB)", "user"),
-        (143, "", "ended (SIGTERM) by another process or user", "platform"),
+        (143, "", "ended (SIGTERM): by whom is not known", "platform"),
         (139, "", "crashed (SIGSEGV)", "user"),
         (136, "", "ended by signal 8 (SIGFPE)", "user"),
         (255, "", "the program ended with an error", "user"),
