@@ -4,7 +4,6 @@ import contextlib
 import importlib.util
 import pathlib
 import re
-import shlex
 import sys
 import traceback
 import types
@@ -17,6 +16,7 @@ from tfsteps.backends.backend_location import BackendLocation
 from tfsteps.console.errors import CommandError
 from tfsteps.console.inputs import read_text
 from tfsteps.console.messages import warn
+from tfsteps.console.text import shell_path
 from tfsteps.engines import registry
 from tfsteps.engines.authoring import Compiled, LintError
 from tfsteps.engines.cluster_checks import refusals
@@ -120,8 +120,7 @@ def load_or_compile(file: str, name: str | None) -> Compiled:
 def read(file: str) -> Compiled:
     """Return the compiled pipeline in `file`, `-` for standard input. CommandError if there is none."""
     if (path := pathlib.Path(file)).suffix == ".py":
-        target = shlex.quote(str(path.with_suffix(".yaml")))
-        command = f"tfsteps compile {shlex.quote(file)} --output {target}"
+        command = f"tfsteps compile {shell_path(file)} --output {shell_path(path.with_suffix('.yaml'))}"
         raise CommandError(f"{file} is a program; compile it with `{command}`, which makes the same checks")
     text = read_text(file, "a compiled pipeline, such as `tfsteps compile` writes")
     return parse_compiled("stdin" if file == "-" else file, text)

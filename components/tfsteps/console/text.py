@@ -1,6 +1,8 @@
 """Times, durations and foreign text, as people read them."""
 
 import datetime as dt
+import os
+import shlex
 import sys
 from collections.abc import Sequence
 
@@ -30,6 +32,12 @@ def printable(line: bytes) -> bytes:
     if not sys.stdout.isatty():
         return line
     return shown(line).encode(sys.stdout.encoding, "backslashreplace")
+
+
+def shell_path(path: str | os.PathLike[str]) -> str:
+    """Return a path as a word of a command line that nobody reads as an option; `-` is standard input."""
+    text = os.fspath(path)
+    return shlex.quote(f"./{text}" if text.startswith("-") and text != "-" else text)
 
 
 def local_time(seconds: float) -> str:

@@ -1,5 +1,6 @@
 """A command whose standard output or standard error cannot be written: a message and an exit code, no traceback."""
 
+import shutil
 import subprocess
 
 import pytest
@@ -36,6 +37,21 @@ def test_output_that_nobody_reads_ends_a_command_quietly(command, home):
 @pytest.mark.parametrize("command", ["--help", "--version", "run --help", "run job.yaml --dry-run", "schema"])
 def test_output_that_cannot_be_written_is_named(command):
     assert run(command, "> /dev/full") == (13, "", f"error: {FULL}")
+
+
+@pytest.mark.parametrize("command", ["init new", "import a.yaml b.yaml -o jobs"])
+def test_all_files_are_written_before_any_is_named(command, home, monkeypatch):
+    monkeypatch.setenv("PYTHONUNBUFFERED", "1")  # the first line fails, not the last flush
+    manifest = "apiVersion: kubeflow.org/v1\nkind: TFJob\nmetadata: {name: %s}\nspec: {tfReplicaSpecs: {Worker: %s}}\n"
+    for name in "ab":
+        worker = "{template: {spec: {containers: [{name: tensorflow, image: 'acme/tf:2'}]}}}"
+        (home / f"{name}.yaml").write_text(manifest % (name, worker))
+    files = {"new": ["job.yaml", "train.py"], "jobs": ["a.yaml", "b.yaml"]}
+    for redirection, code, error in (("| true", 141, ""), ("> /dev/full", 13, f"error: {FULL}")):
+        assert run(command, redirection) == (code, "", error)
+        written = next(home / folder for folder in files if (home / folder).exists())
+        assert sorted(file.name for file in written.iterdir()) == files[written.name]
+        shutil.rmtree(written)
 
 
 def test_a_run_whose_id_cannot_be_printed_is_not_started(home):

@@ -4,7 +4,6 @@ import enum
 import json
 import pathlib
 import re
-import shlex
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -13,10 +12,11 @@ import yaml
 
 from tfsteps import typed_json
 from tfsteps.api.job_input import JobInput, check, find_system, name_of, read_file, with_settings
-from tfsteps.cli.output_files import write_output
+from tfsteps.cli.output_files import write_new, write_output
 from tfsteps.cli.place_options import CheckedOn, Context, Namespace, Overrides
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say, warn
+from tfsteps.console.text import shell_path
 from tfsteps.kube.backoff import COMMAND_PATIENCE_SECONDS
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.spec import SpecError, TrainingJob
@@ -82,19 +82,11 @@ def init(
         files |= _docker_files(base, _docker_command(read_file(str(folder / "job.yaml")).job) if has_job else _CMD)
         if (folder / "requirements.txt").is_file():  # of the user's program
             del files["requirements.txt"]
-    try:
-        if existing := [name for name in files if (folder / name).exists()]:
-            raise CommandError(
-                f"{folder / existing[0]} exists and is left as it is; choose another folder: `tfsteps init FOLDER`"
-            )
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, content in files.items():
-            with (folder / name).open("xb") as file:
-                file.write(content)
-            print(folder / name)
-    except OSError as error:
-        raise CommandError(f"folder {str(folder)!r} cannot be written: {error}; choose another one") from error
-    typer.echo(f"Run it: tfsteps run {shlex.quote(str(folder / 'job.yaml'))}", err=True)
+    write_new(
+        {folder / name: content for name, content in files.items()}, "choose another folder: `tfsteps init FOLDER`"
+    )
+    print(*(folder / name for name in files), sep="\n")
+    say(f"Run it: tfsteps run {shell_path(folder / 'job.yaml')}")
 
 
 def _starter(template: Template, name: str, job: str) -> bytes:

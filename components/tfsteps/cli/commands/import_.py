@@ -9,6 +9,7 @@ import typer
 
 from tfsteps import spec
 from tfsteps.backends.backend_location import BackendLocation
+from tfsteps.cli.output_files import write_new
 from tfsteps.cli.place_options import Context, Namespace
 from tfsteps.console.errors import CommandError
 from tfsteps.console.inputs import read_text
@@ -215,16 +216,7 @@ def _write(
         paths = [output / f"{name}{suffix}" for name in names]
     if twice := [path for path in paths if paths.count(path) > 1]:
         raise CommandError(f"two jobs would be written to {str(twice[0])!r}; import one at a time, with --name")
-    if present := [path for path in paths if path.exists()]:
-        raise CommandError(f"{str(present[0])!r} exists and is left as it is; choose another file")
-    for path, text in zip(paths, texts, strict=True):
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("x", encoding="utf-8") as file:
-                file.write(text)
-        except FileExistsError as error:
-            raise CommandError(f"{str(path)!r} exists and is left as it is; choose another file") from error
-        except OSError as error:
-            raise CommandError(f"{str(path)!r} cannot be written: {error}; choose another file") from error
-        print(path)
+    contents = {path: text.encode() for path, text in zip(paths, texts, strict=True)}
+    write_new(contents, "choose another file")
+    print(*paths, sep="\n")
     return [str(path) for path in paths]

@@ -28,6 +28,7 @@ from tfsteps.cli.place_options import Context, Namespace, OnOption, Overrides
 from tfsteps.cli.planned_job import Display, TensorBoardChoice, print_plan, run_plan, start_detached
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say
+from tfsteps.console.text import shell_path
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.runs.location import Location
 from tfsteps.runs.status import Status
@@ -217,7 +218,7 @@ def _newest(single: SingleTask, location: BackendLocation, pipeline: str) -> tup
         ),
     ]
     if not statuses:
-        command = f"tfsteps task run {shlex.quote(pipeline)} {shlex.quote(single.name)}{location.options}"
+        command = f"tfsteps task run {shell_path(pipeline)} {shlex.quote(single.name)}{location.options}"
         raise CommandError(f"task {single.name!r} has no run of its own here; `{command}` runs it")
     newest = max(statuses, key=lambda status: status.created)
     if newest not in there:

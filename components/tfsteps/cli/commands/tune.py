@@ -232,21 +232,21 @@ def _edit(file: str, tuning: TaskTuning, *, diff: bool, write: bool) -> None:
             text = opened.read()
         mark = "\ufeff" if text.startswith("\ufeff") else ""
         new = mark + tuned_text(text.removeprefix(mark), file, tuning.advices, registry.options())
-        if diff:
-            lines = difflib.unified_diff(
-                text.splitlines(keepends=True), new.splitlines(keepends=True), file, f"{file} (tuned)"
-            )
-            print(
-                "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines),
-                end="",
-            )
         if write and new != text:
             write_whole(path, new.encode())
     except EditError as error:
         raise CommandError(str(error)) from error
     except OSError as error:
         raise CommandError(f"{file} cannot be written: {error}; choose another file, or use --diff") from error
-    if write and not diff:
+    if diff:
+        lines = difflib.unified_diff(
+            text.splitlines(keepends=True), new.splitlines(keepends=True), file, f"{file} (tuned)"
+        )
+        print(
+            "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines),
+            end="",
+        )
+    elif write:
         print(f"{file}: {'written' if new != text else 'nothing to change'}")
 
 

@@ -2,12 +2,13 @@
 
 import ast
 import json
+import subprocess
 
 import pytest
 import yaml
 from pathspec import GitIgnoreSpec
 
-from tests.unit.cli.command import output_lines, refused, tfsteps
+from tests.unit.cli.command import COMMAND, output_lines, refused, tfsteps
 from tfsteps import spec
 from tfsteps.cli.commands.files import Template
 from tfsteps.systems import registry
@@ -81,7 +82,7 @@ def test_init_adds_a_dockerfile_to_a_folder_with_a_job(tmp_path):
     assert (code, [line.rpartition("/")[2] for line in out.splitlines()]) == (0, ["Dockerfile", ".dockerignore"])
     assert dict(instructions(tmp_path / "Dockerfile"))["CMD"] == '["python", "src/main.py"]'
     assert (tmp_path / "requirements.txt").read_text() == "pandas==2.2.3\n"
-    assert "Dockerfile exists and is left as it is" in refused("init", tmp_path, "--dockerfile")
+    assert "Dockerfile' exists and is left as it is" in refused("init", tmp_path, "--dockerfile")
 
 
 @pytest.mark.parametrize(
@@ -165,15 +166,32 @@ def test_a_wrong_base_is_refused_before_anything_is_written(tmp_path):
 @pytest.mark.parametrize("name", ["job.yaml", "train.py"])
 def test_init_overwrites_nothing(tmp_path, name):
     (tmp_path / name).write_text("mine")
-    assert f"{tmp_path / name} exists and is left as it is" in refused("init", tmp_path)
+    assert f"'{tmp_path / name}' exists and is left as it is" in refused("init", tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [name]
     assert (tmp_path / name).read_text() == "mine"
 
 
 def test_init_names_the_path_that_it_cannot_write(tmp_path):
     (tmp_path / "file").touch()
-    assert "file/folder' cannot be written: " in refused("init", tmp_path / "file" / "folder")
+    assert "file/folder/job.yaml' cannot be written: " in refused("init", tmp_path / "file" / "folder")
     assert "cannot be written: [Errno 36] File name too long" in refused("init", tmp_path / ("a" * 300))
+
+
+def test_init_leaves_nothing_of_a_folder_that_it_cannot_write_whole(tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes").touch()
+    for folder in ("new/deeper", "mine"):
+        script = 'ulimit -f 2; "$0" init "$1"'  # KiB of a file: enough for job.yaml
+        command = ["bash", "-c", script, COMMAND, folder]
+        done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=tmp_path)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f"'{folder}/train.py' cannot be written: [Errno 27] File too large; choose another folder" in done.stderr
+    assert [str(path.relative_to(tmp_path)) for path in sorted(tmp_path.rglob("*"))] == ["mine", "mine/notes"]
+
+
+def test_the_command_after_init_does_not_read_a_folder_as_an_option(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert tfsteps("init", "--", "-dash")[2] == "Run it: tfsteps run ./-dash/job.yaml\n"
 
 
 def test_validate_a_good_job(tmp_path):

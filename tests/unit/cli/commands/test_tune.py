@@ -3,11 +3,12 @@
 import datetime as dt
 import json
 import re
+import subprocess
 
 import msgspec
 import pytest
 
-from tests.unit.cli.command import output_lines, refused, tfsteps
+from tests.unit.cli.command import COMMAND, output_lines, refused, tfsteps
 from tests.unit.cli.jobs_on_cluster import kubeconfig, tfjob
 from tests.unit.cli.statuses import saved
 from tests.unit.report.test_html import Reader
@@ -191,3 +192,15 @@ def test_a_file_of_settings_has_the_project_of_the_contexts_namespace(file, tmp_
     with kubeconfig(monkeypatch, tmp_path, *jobs):
         lines = output_lines("tune", "-f", file, "--on", "kubernetes", *options)
     assert any(line.endswith(f"and {needed} are needed") for line in lines), lines
+
+
+def test_a_difference_that_cannot_be_printed_is_no_fault_of_the_job_file(file, monkeypatch):
+    recorded()
+    monkeypatch.setenv("PYTHONUNBUFFERED", "1")  # the print fails, not the last flush
+    with open("/dev/full", "w") as full:  # noqa: PTH123  a device
+        command = [COMMAND, "tune", "digits", "-f", file, "--diff"]
+        done = subprocess.run(command, check=False, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr.partition(";")[0]) == (
+        13,
+        "error: standard output cannot be written: No space left on device",
+    )
