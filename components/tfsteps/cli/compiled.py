@@ -157,7 +157,7 @@ def compile_program(file: str, name: str | None) -> Compiled:
     try:
         text = compiled_text()
     except Exception as error:  # of the SDK, which refuses what the program gave it
-        raise CommandError(_failure(pathlib.Path(file), error)) from error
+        raise CommandError(_failure(pathlib.Path(file), module, error)) from error
     return parse_compiled(file, text, pipeline)
 
 
@@ -190,10 +190,10 @@ def _run(file: pathlib.Path) -> types.ModuleType:
             spec.loader.exec_module(module)
     except FileNotFoundError as error:
         if file.exists():
-            raise CommandError(_failure(file, error)) from error
+            raise CommandError(_failure(file, module, error)) from error
         raise CommandError(f"{str(file)!r} does not exist; give a program that defines a pipeline") from error
     except (Exception, SystemExit) as error:
-        raise CommandError(_failure(file, error)) from error
+        raise CommandError(_failure(file, module, error)) from error
     return module
 
 
@@ -204,9 +204,11 @@ def _taken(name: str) -> bool:
         return True
 
 
-def _failure(file: pathlib.Path, error: BaseException) -> str:
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.endswith(file.name)]
-    line = frames[-1].lineno if frames else getattr(error, "lineno", None)
+def _failure(file: pathlib.Path, module: types.ModuleType, error: BaseException) -> str:
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == module.__file__]
+    line = frames[-1].lineno if frames else None
+    if isinstance(error, SyntaxError) and error.filename == module.__file__:
+        line = error.lineno
     where = f", line {line}" if line else ""
     missing = error.name if isinstance(error, ModuleNotFoundError) else None
     engines = registry.plugins().values()

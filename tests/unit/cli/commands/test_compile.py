@@ -178,6 +178,16 @@ def test_programs_that_are_none(write, text):
     assert PROGRAMS[text] in refused("compile", write("program.py", text))
 
 
+@pytest.mark.parametrize("name", ["component.py", "task.py"])
+@pytest.mark.parametrize("argument", ["workers='2'", "nosuch=1"])
+def test_the_line_is_one_of_the_program_not_of_a_file_whose_name_ends_like_it(write, monkeypatch, name, argument):
+    call = f"    train(name='a', image='a:1', command=['x'], {argument})\n"
+    program = write(name, f"from kfp import dsl\nfrom tfsteps.kfp import train\n@dsl.pipeline\ndef p():\n{call}")
+    assert f"{program}, line 5: " in refused("compile", program)
+    monkeypatch.chdir(program.parent)
+    assert f"../{program.parent.name}/{name}, line 5: " in refused("compile", f"../{program.parent.name}/{name}")
+
+
 TASK_OF_1 = """
 from kfp import dsl
 
