@@ -151,7 +151,7 @@ def recorded(selection: Selection, location: BackendLocation) -> tuple[Status, s
         where = f"namespace {namespace} of another cluster, which is not recorded here"
         warn(f"the job was launched from {where}: it runs again by the settings of the cluster that this command uses")
     if not text:
-        raise _unknown(status, location)
+        raise _unknown(status.identity.run, location, has_record=record is not None)
     try:
         return status, typed_json.decode(text, spec.TrainingJob)
     except NOT_READABLE as error:
@@ -168,10 +168,11 @@ def _home_namespace(job: Any) -> str:
     return home.namespace if home else ""
 
 
-def _unknown(status: Status, location: BackendLocation) -> CommandError:
-    run = status.identity.run
-    why = "its job file is recorded only on the machine that launched it"
-    return CommandError(f"run {run}: {why}; rerun it there, or write `tfsteps run FILE{location.options}`")
+def _unknown(run: str, location: BackendLocation, *, has_record: bool) -> CommandError:
+    why = "its job file is recorded only on the machine that launched it; rerun it there"
+    if has_record:
+        why = "job.json is missing in its record, or cannot be read; restore it"
+    return CommandError(f"run {run}: {why}, or write `tfsteps run FILE{location.options}`")
 
 
 def recorded_input(status: Status, old: spec.TrainingJob, overrides: Sequence[str] = ()) -> JobInput:

@@ -1,5 +1,7 @@
 """`tfsteps attach` and `rerun` of runs that cannot be followed or run again, and what `rerun` prints."""
 
+import pathlib
+
 import msgspec
 import pytest
 import yaml
@@ -84,6 +86,13 @@ def test_a_job_that_is_recorded_elsewhere_cannot_be_run_again(tmp_path, monkeypa
             "error: run r1: its job file is recorded only on the machine that launched it; rerun it there, or write "
             "`tfsteps run FILE --on kubernetes`\n"
         )
+
+
+@pytest.mark.parametrize("loss", [pathlib.Path.unlink, lambda file: (file.unlink(), file.mkdir())])
+def test_a_job_whose_file_was_removed_from_its_record_cannot_be_run_again(tmp_path, loss):
+    loss(recorded(tmp_path).folder / "job.json")
+    why = "job.json is missing in its record, or cannot be read; restore it, or write `tfsteps run FILE`"
+    assert refused("rerun", "r1") == f"error: run r1: {why}\n"
 
 
 def test_a_run_of_several_tasks_needs_the_name_of_one(tmp_path):
