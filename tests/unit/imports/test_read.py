@@ -189,7 +189,15 @@ def test_a_job_of_tfsteps_has_its_job_file_with_it():
         (TFJOB.replace("replicas: 2", "replicas: two"), "Worker.replicas is 'two', expected a whole number"),
         (TFJOB.replace("name: tensorflow", "name: main"), "has main, and no container `tensorflow`"),
         (TFJOB.replace("OnFailure", "Sometimes"), "restartPolicy = 'Sometimes': expected Never, OnFailure"),
-        (tfjob({}), "it has no replicas"),
+        (tfjob({}), "spec.tfReplicaSpecs is missing or empty: expected a role with at least 1 replica; add one"),
+        (
+            TFJOB.replace("replicas: 2", "replicas: 0"),
+            "spec.tfReplicaSpecs.Worker.replicas is 0, expected at least 1 replica of one role; raise the number",
+        ),
+        (
+            TFJOB.replace("replicas: 2", "replicas: -1"),
+            "spec.tfReplicaSpecs.Worker.replicas is -1, expected a whole number from 0 up; correct it",
+        ),
     ],
 )
 def test_what_is_not_understood_is_one_sentence(text, words):
@@ -595,3 +603,58 @@ def test_lists_within_lists():
 def test_comments_are_lines():
     job = imported(TFJOB.replace("name: flat", 'name: "flat\\nimage: other\\e[31m"'))
     assert job_file(job).startswith("# TFJob flat image: other\\x1b[31m (kubeflow.org/v1), imported by tfsteps\nname:")
+
+
+def _of(kind, api, **body):
+    return yaml.safe_dump({"apiVersion": api, "kind": kind, "metadata": {"name": "a"}, "spec": body})
+
+
+_SECOND_WORKER = JOBSET.partition("replicatedJobs:\n")[2]
+JOB_OF_JOBSET = {"name": "worker", "template": {"spec": {"parallelism": -1}}}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (_of("JobSet", "jobset.x-k8s.io/v1alpha2"), "spec.replicatedJobs is missing or empty"),
+        (
+            _of("JobSet", "jobset.x-k8s.io/v1alpha2", replicatedJobs=[{**JOB_OF_JOBSET, "replicas": -1}]),
+            "spec.replicatedJobs[0].replicas is -1, expected",
+        ),
+        (
+            _of("JobSet", "jobset.x-k8s.io/v1alpha2", replicatedJobs=[JOB_OF_JOBSET]),
+            "spec.replicatedJobs[0].template.spec.parallelism is -1, expected",
+        ),
+        (
+            JOBSET.replace("parallelism: 4", "parallelism: 0").replace("completions: 4", "completions: 0"),
+            "spec.replicatedJobs[0].template.spec.parallelism is 0, expected",
+        ),
+        (
+            JOBSET.replace("name: workers", "name: worker") + _SECOND_WORKER,
+            "spec.replicatedJobs[1] is a second worker; a job file has one",
+        ),
+        (
+            _of("TrainJob", "trainer.kubeflow.org/v1alpha1", trainer={"numNodes": -1}),
+            "spec.trainer.numNodes is -1, expected a whole number from 0 up",
+        ),
+        (
+            _of("TrainJob", "trainer.kubeflow.org/v1alpha1", trainer={"numNodes": 0}),
+            "spec.trainer.numNodes is 0, expected at least 1 replica",
+        ),
+        (_of("TensorFlowTrainingJob", "batch.tensorstack.dev/v1beta1"), "spec.replicaSpecs is missing or empty"),
+        (_of("TFJob", "kubeflow.org/v1alpha1"), "spec.replicaSpecs is missing or empty"),
+    ],
+)
+def test_numbers_of_replicas_of_which_no_job_can_be_made(text, words):
+    assert words in refusal(text)
+
+
+def test_what_a_job_file_cannot_have_as_long_or_as_often_is_lowered_and_noted():
+    policy = {"activeDeadlineSeconds": 10**9, "ttlSecondsAfterFinished": 10**9, "backoffLimit": 10**6}
+    job = imported(tfjob({"Worker": {}}, runPolicy=policy))
+    assert (job.job["deadlines"], job.job["keep_for"]) == ({"total": "3650d"}, "3650d")
+    assert [note for note in job.notes if "lowered" in note] == [
+        "spec.runPolicy.backoffLimit = 1000000: lowered to 10000, the most that a job file can have",
+        "activeDeadlineSeconds = 1000000000: lowered to 3650d, the most that a job file can have",
+        "ttlSecondsAfterFinished = 1000000000: lowered to 3650d, the most that a job file can have",
+    ]

@@ -51,7 +51,7 @@ def _read_task(draft: Draft, task: Fields, name: str) -> None:
     if PLAN in spec.names("environments"):
         raise NotUnderstoodError("tfsteps submitted this task: `tfsteps rerun RUN` submits its job again")
     draft.fields["name"] = name or job_name(task.take(str, "name") or program)
-    count = resource.take(int, "node_count")
+    count = resource.count("node_count")
     draft.roles["worker"] = {} if count in (None, 1) else {"replicas": count}
     executable = spec.take(bool, "entrypoint_executable")
     runner = [] if executable else ["python3", "-u"] if program.endswith(".py") else ["bash"]

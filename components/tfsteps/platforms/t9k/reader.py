@@ -13,7 +13,7 @@ _CLEAN_UP = {"none": "keep", "unfinished": "keep", "all": "delete_pods"}
 
 def read_t9k(manifest: Fields, source: str, name: str, _api: str) -> Imported:
     """Return the job of a TensorFlowTrainingJob. NotUnderstoodError if it is none."""
-    draft = Draft()
+    draft = Draft("spec.replicaSpecs")
     read_metadata(draft, manifest, name)
     for spec in manifest.mappings("spec", "replicaSpecs"):
         role = _role(spec)
@@ -49,7 +49,8 @@ def _read_policy(draft: Draft, policy: Fields) -> None:
     limit = policy.take(int, "backoffLimit")
     if restarting(draft):
         reason = "" if limit is not None else "backoffLimit is missing: no limit"
-        draft.decide(("backoff_limit",), min(NO_LIMIT if limit is None else limit, NO_LIMIT), reason)
+        most = NO_LIMIT if limit is None else draft.lowered(policy.where("backoffLimit"), limit, NO_LIMIT)
+        draft.decide(("backoff_limit",), most, reason)
     draft.deadline(policy.take(int, "activeDeadlineSeconds"))
     if clean := policy.take(str, "cleanUpPolicy"):
         if clean.lower() not in _CLEAN_UP:

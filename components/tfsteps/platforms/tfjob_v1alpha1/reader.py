@@ -12,7 +12,7 @@ _LIMIT = 6  # of a Kubernetes Job, which each replica is
 
 def read_tfjob_v1alpha1(manifest: Fields, source: str, name: str, api: str) -> Imported:
     """Return the job of a TfJob of tensorflow.org or kubeflow.org. NotUnderstoodError if it is none."""
-    draft = Draft()
+    draft = Draft("spec.replicaSpecs")
     read_metadata(draft, manifest, name)
     draft.option(SYSTEM, "api", "kubeflow.org" if api.startswith("kubeflow.org/") else None)
     specs, misspelled = manifest.mappings("spec", "replicaSpecs"), manifest.mappings("spec", "replica_specs")

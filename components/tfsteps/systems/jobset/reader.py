@@ -7,7 +7,7 @@ from tfsteps.spec import RoleName
 from tfsteps.spec.problems import shown
 from tfsteps.systems.manifest.draft import NO_LIMIT, Draft, Imported
 from tfsteps.systems.manifest.fields import Fields, NotUnderstoodError
-from tfsteps.systems.manifest.pod import imported, read_metadata, read_pod, read_replicas, read_restart
+from tfsteps.systems.manifest.pod import add_role, imported, read_metadata, read_pod, read_restart
 
 SYSTEM = "jobset"
 _ROLES: dict[str, RoleName] = {
@@ -29,7 +29,7 @@ _FIRST = [{"succeededIndexes": "0"}]
 
 def read_jobset(manifest: Fields, source: str, name: str, _api: str) -> Imported:
     """Return the job of a JobSet. NotUnderstoodError if its replicated jobs are not roles of TensorFlow's."""
-    draft = Draft(reads_gangs=True)
+    draft = Draft("spec.replicatedJobs", reads_gangs=True)
     read_metadata(draft, manifest, name, kueue=True)
     jobs = {fields.take(str, "name") or "": fields for fields in manifest.mappings("spec", "replicatedJobs")}
     deadlines: list[int] = []
@@ -65,9 +65,9 @@ def read_jobset(manifest: Fields, source: str, name: str, _api: str) -> Imported
 
 def _read_job(draft: Draft, role: RoleName, fields: Fields, deadlines: list[int]) -> bool:
     """Take a replicated job as a role; return whether the success of some of its pods is enough."""
-    copies = fields.take(int, "replicas")
+    copies = fields.count("replicas")
     spec = fields.inside("template", "spec")
-    together = spec.take(int, "parallelism")
+    together = spec.count("parallelism")
     completions = spec.take(int, "completions")
     if completions is not None and completions != (1 if together is None else together):
         raise NotUnderstoodError(
@@ -75,7 +75,7 @@ def _read_job(draft: Draft, role: RoleName, fields: Fields, deadlines: list[int]
         )
     spec.take(str, "completionMode")
     spec.take(str, "podReplacementPolicy")
-    count = Fields({"replicas": (1 if copies is None else copies) * (1 if together is None else together)})
+    counts = {fields.where("replicas"): copies, spec.where("parallelism"): together}
     if (copies or 1) > 1:
         draft.note(f"{fields.where('replicas')} = {copies}: in a job file one Job has all replicas of a role")
     restart = _restart(spec)
@@ -85,7 +85,7 @@ def _read_job(draft: Draft, role: RoleName, fields: Fields, deadlines: list[int]
         deadlines.append(seconds)
     rules = spec.take(list, "successPolicy", "rules") or []
     template = spec.inside("template")
-    if not read_replicas(draft, role, count):
+    if not add_role(draft, role, fields.where(), counts):
         fields.take(dict, "template")
         return False
     if restart == "in_place":
@@ -95,7 +95,8 @@ def _read_job(draft: Draft, role: RoleName, fields: Fields, deadlines: list[int]
     if restart == "never":
         draft.roles[role] |= {"restart": restart}
     else:
-        draft.roles[role] |= {"restart": restart, "backoff_limit": min(max(limit, 0), NO_LIMIT)}
+        limit = draft.lowered(spec.where("backoffLimit"), max(limit, 0), NO_LIMIT)
+        draft.roles[role] |= {"restart": restart, "backoff_limit": limit}
     draft.roles[role] |= read_pod(draft, role, template, container="")
     if rules not in ([], _FIRST):
         where = spec.where("successPolicy", "rules")
@@ -157,5 +158,5 @@ def _read_failure(draft: Draft, policy: Fields, jobs: AbstractSet[str]) -> None:
             role["restart"] = "on_failure" if role["restart"] == "never" else role["restart"]
             if role.pop("backoff_limit", 0):
                 draft.note(f"backoffLimit of {name}: maxRestarts restarts all replicas together, and none alone")
-    draft.fields["backoff_limit"] = min(restarts, NO_LIMIT)
+    draft.fields["backoff_limit"] = draft.lowered(policy.where("maxRestarts"), restarts, NO_LIMIT)
     draft.option(SYSTEM, "restart_together", value=True)

@@ -24,7 +24,7 @@ def read_tfjob(manifest: Fields, source: str, name: str, api: str) -> Imported:
     Raises:
         NotUnderstoodError: It is no TFJob.
     """
-    draft = Draft(reads_gangs=True)
+    draft = Draft("spec.tfReplicaSpecs", reads_gangs=True)
     read_metadata(draft, manifest, name, kueue=True)
     specs = manifest.inside("spec", "tfReplicaSpecs")
     for kind in manifest.names("spec", "tfReplicaSpecs"):
@@ -75,7 +75,8 @@ def _read_policy(draft: Draft, policy: Fields) -> None:
             draft.decide(("backoff_limit",), NO_LIMIT, "the TFJob has no limit")
         else:
             reason = "the operator ends the job when backoffLimit is reached, tfsteps when this is passed"
-            draft.decide(("backoff_limit",), min(max(limit - 1, 0), NO_LIMIT), reason)
+            most = draft.lowered(policy.where("backoffLimit"), limit, NO_LIMIT)
+            draft.decide(("backoff_limit",), max(most - 1, 0), reason)
     draft.deadline(policy.take(int, "activeDeadlineSeconds"))
     clean = policy.take(str, "cleanPodPolicy")
     if clean:

@@ -55,12 +55,15 @@ class Draft:
         roles: Those of its roles.
         comments: Sentences to write above a field, by its path.
         notes: Sentences about what the job file does not have.
+        roles_at: The field of the manifest that has its roles, for messages.
+        no_replicas: Fields that are 0, so that their roles are left out.
         reads_gangs: See `Imported`.
     """
 
-    def __init__(self, *, reads_gangs: bool = False) -> None:
+    def __init__(self, roles_at: str = "spec", *, reads_gangs: bool = False) -> None:
         """Begin with nothing."""
-        self.reads_gangs = reads_gangs
+        self.roles_at, self.reads_gangs = roles_at, reads_gangs
+        self.no_replicas: list[str] = []
         self.fields: dict[str, Any] = {}
         self.roles: dict[RoleName, dict[str, Any]] = {}
         self.comments: dict[Path, str] = {}
@@ -91,12 +94,18 @@ class Draft:
         if sentence not in self.notes:
             self.notes.append(sentence)
 
+    def lowered(self, field: str, number: int, most: int, shown_most: str = "") -> int:
+        """Return a number of the manifest, at most what a job file can have; if it is lowered, a note says so."""
+        if number > most:
+            self.note(f"{field} = {number}: lowered to {shown_most or most}, the most that a job file can have")
+        return min(number, most)
+
     def deadline(self, seconds: int | None) -> None:
         """Set the deadline of the whole job; None = the manifest has none."""
         if seconds is None:
             self.note("deadlines.total: the manifest has no deadline; a job file's is 7d unless it says another")
         elif seconds > 0:
-            self.decide(("deadlines", "total"), write_duration(min(seconds, _LONGEST)))
+            self.decide(("deadlines", "total"), self._duration("activeDeadlineSeconds", seconds))
         else:
             wrong = f"activeDeadlineSeconds = {seconds}: such a job fails as soon as it has started"
             self.note(f"{wrong}; the job file's deadline is 7d unless it says another")
@@ -106,7 +115,10 @@ class Draft:
         if seconds is not None and seconds <= 0:
             self.decide(("on_end",), "delete", f"ttlSecondsAfterFinished: {seconds}")
         elif seconds:
-            self.decide(("keep_for",), write_duration(min(seconds, _LONGEST)))
+            self.decide(("keep_for",), self._duration("ttlSecondsAfterFinished", seconds))
+
+    def _duration(self, field: str, seconds: int) -> str:
+        return write_duration(self.lowered(field, seconds, _LONGEST, write_duration(_LONGEST)))
 
     def report(self, fields: Fields) -> None:
         """Add a note for each field that has not been taken; fields that the API server writes are none."""

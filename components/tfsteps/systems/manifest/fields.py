@@ -46,6 +46,13 @@ class Fields:
             raise self._wrong(path, value, kind)
         return value
 
+    def count(self, *path: str) -> int | None:
+        """Return the whole number at `path` as `take` does. NotUnderstoodError if it is negative, too."""
+        number = self.take(int, *path)
+        if number is not None and number < 0:
+            raise NotUnderstoodError(f"{self.where(*path)} is {number}, expected a whole number from 0 up; correct it")
+        return number
+
     def inside(self, *path: str) -> "Fields":
         """Return the mapping at `path`, whose fields are still this one's; empty if it is missing."""
         fields = Fields({}, (*self._path, *path))

@@ -6,6 +6,7 @@ render to anything else stays in the pod patch, such as a request without a limi
 """
 
 import contextlib
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -69,12 +70,26 @@ def job_name(text: str) -> str:
 
 def read_replicas(draft: Draft, name: RoleName, fields: Fields) -> int:
     """Take `replicas`, and add the role; return their number, 0 = the role is left out."""
+    count = fields.count("replicas")
+    return add_role(draft, name, fields.where(), {fields.where("replicas"): count})
+
+
+def add_role(draft: Draft, name: RoleName, where: str, counts: Mapping[str, int | None]) -> int:
+    """Add a role; return the number of its replicas, 0 = it is left out.
+
+    Args:
+        draft: The job file.
+        name: The role.
+        where: The field that describes it.
+        counts: The fields whose product is the number of replicas; None = 1.
+    """
     if name in draft.roles:
-        raise NotUnderstoodError(f"{fields.where()} is a second {name}; a job file has one")
-    count = fields.take(int, "replicas")
-    replicas = 1 if count is None else count
-    if replicas < 1:
-        draft.note(f"{fields.where('replicas')} = {replicas}: the role {name} is left out")
+        raise NotUnderstoodError(f"{where} is a second {name}; a job file has one")
+    replicas = math.prod(1 if count is None else count for count in counts.values())
+    if not replicas:
+        zero = next(field for field, count in counts.items() if count == 0)
+        draft.no_replicas.append(zero)
+        draft.note(f"{zero} = 0: the role {name} is left out")
         return 0
     draft.roles[name] = {} if replicas == 1 else {"replicas": replicas}
     return replicas
@@ -109,7 +124,11 @@ def imported(
         NotUnderstoodError: No role is left.
     """
     if not draft.roles:
-        raise NotUnderstoodError("it has no replicas")
+        if zeros := " and ".join(f"{field} is 0" for field in draft.no_replicas):
+            raise NotUnderstoodError(f"{zeros}, expected at least 1 replica of one role; raise the number")
+        raise NotUnderstoodError(
+            f"{draft.roles_at} is missing or empty: expected a role with at least 1 replica; add one"
+        )
     read_strategy(draft)
     draft.report(manifest)
     job = draft.finished(bare)

@@ -2,7 +2,7 @@
 
 from tfsteps.systems.manifest.draft import Draft, Imported
 from tfsteps.systems.manifest.fields import Fields
-from tfsteps.systems.manifest.pod import imported, read_metadata, read_pod, read_replicas
+from tfsteps.systems.manifest.pod import add_role, imported, read_metadata, read_pod
 
 
 def read_trainjob(manifest: Fields, source: str, name: str, _api: str) -> Imported:
@@ -17,8 +17,8 @@ def read_trainjob(manifest: Fields, source: str, name: str, _api: str) -> Import
         "tfsteps has runtimes of its own, which set TF_CONFIG"
     )
     trainer = manifest.inside("spec", "trainer")
-    count = Fields({"replicas": trainer.take(int, "numNodes") or 1})
-    read_replicas(draft, "worker", count)
+    if not add_role(draft, "worker", trainer.where(), {trainer.where("numNodes"): trainer.count("numNodes")}):
+        return imported(draft, manifest, source, "trainjob")  # which refuses it
     container = {
         "name": "node",
         "resources": trainer.take(dict, "resourcesPerNode") or {},
