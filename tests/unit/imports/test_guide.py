@@ -20,7 +20,7 @@ IMPORTS = [words for words in COMMANDS if words[0] == "import" and "tfjob/mnist"
 
 
 def test_the_commands():
-    assert len(IMPORTS) == 4
+    assert len(IMPORTS) == 5
     assert [words for words in COMMANDS if words not in IMPORTS] == [
         shlex.split("import tfjob/mnist -n team -o job.yaml"),
         shlex.split("run job.yaml --system hai"),

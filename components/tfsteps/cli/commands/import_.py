@@ -14,6 +14,7 @@ from tfsteps.cli.place_options import Context, Namespace
 from tfsteps.console.errors import CommandError
 from tfsteps.console.inputs import read_text
 from tfsteps.console.messages import say
+from tfsteps.console.text import shell_path
 from tfsteps.engines import registry as engines
 from tfsteps.imports import read, write
 from tfsteps.imports.gang import group_names
@@ -207,6 +208,9 @@ def _write(
         texts: The contents.
         output: File or folder; None = standard output.
         suffix: The end of the files' names.
+
+    Raises:
+        CommandError: A file exists or cannot be written, has a name for other contents, or is that of two jobs.
     """
     if output is None:
         print("---\n".join(texts), end="")
@@ -214,6 +218,10 @@ def _write(
     paths = [output]
     if len(names) > 1 or output.is_dir():
         paths = [output / f"{name}{suffix}" for name in names]
+    elif (output.suffix == ".py") != (suffix == ".py"):
+        written = "a Python program" if suffix == ".py" else "YAML"
+        fix = f"write --output {shell_path(output.with_suffix(suffix))}, or choose another --as"
+        raise CommandError(f"--output {str(output)!r} would get {written}, and a name for that ends in {suffix}; {fix}")
     if twice := [path for path in paths if paths.count(path) > 1]:
         raise CommandError(f"two jobs would be written to {str(twice[0])!r}; import one at a time, with --name")
     contents = {path: text.encode() for path, text in zip(paths, texts, strict=True)}

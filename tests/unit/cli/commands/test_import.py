@@ -177,6 +177,27 @@ def test_what_no_engine_writes(manifest):
     assert "--as airflow is unknown: use one of job, kfp, argo" in refused("import", manifest, "--as", "airflow")
 
 
+@pytest.mark.parametrize(
+    ("target", "file", "words"),
+    [
+        ("argo", "mnist.py", "would get YAML, and a name for that ends in .yaml; write --output mnist.yaml, or choose"),
+        ("job", "mnist.py", "would get YAML, and a name for that ends in .yaml; write --output mnist.yaml, or choose"),
+        (
+            "kfp",
+            "k.yaml",
+            "would get a Python program, and a name for that ends in .py; write --output k.py, or choose",
+        ),
+        ("kfp", "new/k", "would get a Python program, and a name for that ends in .py; write --output new/k.py, or"),
+    ],
+)
+def test_the_name_of_a_file_fits_what_is_written(manifest, monkeypatch, target, file, words):
+    monkeypatch.chdir(manifest.parent)
+    assert words in refused("import", manifest, "--as", target, "-o", file)
+    assert [*manifest.parent.iterdir()] == [manifest]
+    for name, other in (("a.yml", "argo"), ("a", "job"), ("a.json", "job"), ("a.py", "kfp")):
+        assert tfsteps("import", manifest, "--as", other, "-o", name)[0] == 0
+
+
 def test_a_command_line(manifest):
     code, out, _ = tfsteps("import", "--command", "hai-cli python train.py -- -n 2")
     assert code == 0
