@@ -19,7 +19,7 @@ from tfsteps.console.errors import CommandError
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.runs.demo import Mark
 from tfsteps.runs.events import ReplicaState
-from tfsteps.runs.identity import Identity
+from tfsteps.runs.identity import Identity, name_problem
 from tfsteps.runs.pipeline_record import PipelineRecord, StepRecord
 from tfsteps.runs.status import ReplicaStatus, Status
 from tfsteps.runs.store import AttemptFolder, quote
@@ -204,6 +204,18 @@ def run_among(jobs: Sequence[JobT], text: str, where: str, options: str) -> Foun
     """Return the run that is called `text`, from the jobs of all runs; see `match_run`."""
     run = match_run(text, [KnownRun.of(job) for job in jobs], where, options)
     return FoundRun(run, [job for job in jobs if job.status.identity.run == run])
+
+
+def run_id_problem(run_id: str) -> str:
+    """Return why a user cannot give a new run this id, and what to do; empty = it can be used.
+
+    The names of jobs and tasks are free: a job called `latest` is found by the id of its run.
+    """
+    if wrong := name_problem(run_id):
+        return wrong
+    if run_id == LATEST:
+        return "cannot be used: it means the newest run; give another name"
+    return "cannot be used: commands read it as an option; give another name" if run_id.startswith("-") else ""
 
 
 def match_run(text: str, known: Sequence[KnownRun], where: str, options: str = "") -> str:

@@ -12,7 +12,7 @@ from tfsteps import spec, typed_json
 from tfsteps.api.job_input import JobInput, set_by
 from tfsteps.api.plan import choose, make_plan
 from tfsteps.backends.backend_location import BackendLocation
-from tfsteps.backends.find import Selection
+from tfsteps.backends.find import Selection, run_id_problem
 from tfsteps.backends.local.backend import LocalBackend
 from tfsteps.backends.open import located, open_backend
 from tfsteps.cli.commands.attach import only
@@ -73,6 +73,8 @@ def rerun(
             raise CommandError(f"run {pipeline} is a pipeline, and {used[0]} is about one job; add --task NAME")
         if run_id == pipeline:
             raise CommandError(f"--run-id {run_id!r} is the run itself; give another one, or leave it out")
+        if run_id is not None and (wrong := run_id_problem(run_id)):
+            raise CommandError(f"--run-id {run_id!r} {wrong}")
         raise typer.Exit(_rerun_pipeline(pipeline, parse_parameters(params or []), run_id or ""))
     if params:
         raise CommandError("--param changes an input of a pipeline; for a job, write --set PATH=VALUE")

@@ -10,7 +10,9 @@ from tests.unit.cli.command import refused, tfsteps
 from tests.unit.cli.jobs_on_cluster import kubeconfig, pod_of, tfjob
 from tests.unit.cli.statuses import saved
 from tfsteps import spec
+from tfsteps.runs import store
 from tfsteps.runs.events import State
+from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.spec.step_inputs import with_data
 
 JOB = {"name": "mnist", "command": ["python", "train.py"], "env": {"A": "1"}, "roles": {"worker": {"replicas": 2}}}
@@ -93,6 +95,30 @@ def test_a_job_whose_file_was_removed_from_its_record_cannot_be_run_again(tmp_pa
     loss(recorded(tmp_path).folder / "job.json")
     why = "job.json is missing in its record, or cannot be read; restore it, or write `tfsteps run FILE`"
     assert refused("rerun", "r1") == f"error: run r1: {why}\n"
+
+
+@pytest.mark.parametrize(
+    ("run_id", "wrong"),
+    [
+        ("latest", "cannot be used: it means the newest run; give another name"),
+        ("-x", "cannot be used: commands read it as an option; give another name"),
+        ("../x", "leads to another folder: write a name without"),
+        ("", "cannot be used: write printable text"),
+    ],
+)
+def test_a_pipeline_gets_no_id_that_no_command_finds(run_id, wrong):
+    PipelineRecord(run="p1", pipeline="nightly", state=State.SUCCEEDED, created=1.0).write()
+    folders = sorted(store.home().rglob("*"))
+    assert refused("rerun", "p1", f"--run-id={run_id}").startswith(f"error: --run-id '{run_id}' {wrong}")
+    assert sorted(store.home().rglob("*")) == folders
+
+
+def test_a_job_called_latest_is_found_by_its_run(tmp_path):
+    saved(run="latest-k7", task="latest", state=State.SUCCEEDED, system="local", created=1.0)
+    saved(run="r2", state=State.SUCCEEDED, system="local", created=2.0)
+    assert tfsteps("show", "latest")[1].startswith("run          r2\n")
+    for words in (("latest-k7",), ("latest-",), ("latest-k7", "--task", "latest")):
+        assert tfsteps("show", *words)[1].startswith("run          latest-k7\n")
 
 
 def test_a_run_of_several_tasks_needs_the_name_of_one(tmp_path):
