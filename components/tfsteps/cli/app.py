@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import math
 import os
 import pathlib
 import sys
@@ -209,6 +210,7 @@ _PLAIN: Mapping[str, Any] = {
 }
 
 
+_NUMBERS: dict[Any, str] = {int: "a whole number", float: "a number"}
 _typers_own = {kind: kind.process_value for kind in (TyperArgument, TyperOption)}
 
 
@@ -226,9 +228,28 @@ def _process_value(parameter: Any, ctx: Any, value: Any) -> Any:
         value = [*value]
     elif kind is str and not several and isinstance(value, str):
         value = parser(value) if parser else str(value)
+    elif kind and kind in _NUMBERS and not several and isinstance(value, str):
+        value = _number(parameter, ctx, kind, value)
     elif several or not isinstance(kind, type) or not isinstance(value, kind):
         return _typers_own[type(parameter)](parameter, ctx, value)
     return parameter.callback(ctx, parameter, value) if parameter.callback else value
+
+
+def _number(parameter: Any, ctx: Any, kind: type[int | float], text: str) -> int | float:
+    """Return the number that an option or argument is set to. BadParameter with what is allowed, for anything else."""
+    described = parameter.type_descriptor.parameter_info
+    least = -math.inf if described.min is None else described.min
+    most = math.inf if described.max is None else described.max
+    with contextlib.suppress(ValueError):
+        number = kind(text)
+        if math.isfinite(number) and least <= number <= most:
+            return number
+    word = _NUMBERS[kind]
+    if described.max is not None:
+        word = f"{word} from {least} to {most}"
+    elif described.min is not None:
+        word = f"{word} from {least} up"
+    raise typer.BadParameter(f"{text!r} is not {word}; write one, or leave the option out", ctx=ctx, param=parameter)
 
 
 for _kind in _typers_own:

@@ -49,7 +49,18 @@ def test_a_command_loads_only_what_it_needs(arguments, needless, tmp_path, monke
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        (("runs", "--limit", "x"), "'--limit'"),
+        (
+            ("runs", "--limit", "x"),
+            "'--limit': 'x' is not a whole number from 1 up; write one, or leave the option out",
+        ),
+        (("runs", "--limit", "0"), "'--limit': '0' is not a whole number from 1 up"),
+        (("runs", "--limit", ""), "'--limit': '' is not a whole number from 1 up"),
+        (("run", "--workers", "nan", "--", "true"), "'--workers': 'nan' is not a whole number from 1 to 10000"),
+        (("run", "--workers", "2.0", "--", "true"), "'--workers': '2.0' is not a whole number from 1 to 10000"),
+        (("run", "--ps", "0", "--chief", "--", "true"), "'--ps': '0' is not a whole number from 1 to 10000"),
+        (("logs", "r1", "-C", "10001"), "'-C': '10001' is not a whole number from 0 to 10000"),
+        (("check", "--timeout", "nan"), "--timeout: deadlines.total: 'nan' is not a duration. Allowed: "),
+        (("submit", "-", "--every", "0"), "--every: interval: '0' is out of range. Allowed: "),
         (("runs", "--on", "moon"), "'moon' is not one of 'local', 'kubernetes'"),
         (("show",), "Missing argument 'RUN'"),
         (("init", "a", "--template", "x"), "'--template'"),

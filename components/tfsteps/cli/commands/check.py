@@ -136,7 +136,8 @@ def _job(name: str, image: str | None, timeout: str) -> JobInput:
         "image": image,
     }
     plain = {field: value for field, value in fields.items() if value is not None}
-    job = spec.from_plain(plain, f"the job for {name}", registry.options())
+    origins: dict[spec.Path, str] = {("deadlines", "total"): "--timeout", ("image",): "--image"}
+    job = spec.from_plain(plain, f"the job for {name}", registry.options(), (), origins)
     return JobInput(job, f"the job for {name}", pathlib.Path.cwd())
 
 

@@ -15,6 +15,7 @@ from tfsteps.console.errors import CommandError
 from tfsteps.console.outputs import OutputFormat
 from tfsteps.runs import demo as demos
 from tfsteps.runs.location import Location
+from tfsteps.spec.fields import MOST_REPLICAS
 
 Detach = Annotated[
     bool,
@@ -64,9 +65,15 @@ def run(
     *,
     overrides: Overrides = None,
     workers: Annotated[
-        int | None, typer.Option(metavar="N", help="With `-- COMMAND`: this many workers.", show_default="1")
+        int | None,
+        typer.Option(
+            min=1, max=MOST_REPLICAS, metavar="N", help="With `-- COMMAND`: this many workers.", show_default="1"
+        ),
     ] = None,
-    ps: Annotated[int | None, typer.Option(metavar="N", help="With `-- COMMAND`: this many parameter servers.")] = None,
+    ps: Annotated[
+        int | None,
+        typer.Option(min=1, max=MOST_REPLICAS, metavar="N", help="With `-- COMMAND`: this many parameter servers."),
+    ] = None,
     chief: Annotated[bool, typer.Option("--chief", help="With `-- COMMAND`: a chief.")] = False,
     name: Annotated[
         str | None, typer.Option(help="With `-- COMMAND`: the job's name.", show_default="the program's")

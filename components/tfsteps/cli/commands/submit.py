@@ -236,7 +236,8 @@ def _chosen_schedule(file: str | None, cron: str | None, every: str | None, time
     plain: dict[str, Any] = {"cron": cron} if cron is not None else {"interval": every} if every is not None else {}
     if timezone is not None:
         plain["timezone"] = timezone
-    return schedule.from_plain(plain, "options") if plain else None
+        used.append("--timezone")
+    return schedule.from_plain(plain, " ".join(used)) if plain else None
 
 
 def _print_fires(when: Schedule, fires: Iterator[int]) -> None:

@@ -369,7 +369,7 @@ REFUSALS = {
     (): "the pipeline requires what; add --param what=VALUE",
     ("-p", "what"): "--param 'what' has no value; write --param NAME=VALUE",
     ("-p", "what=1", "-p", "what=2"): "--param what is given twice",
-    ("-p", "what=x", "--cron", "0 0 2 * * 0"): "options: cron: '0 0 2 * * 0' has 6 fields",
+    ("-p", "what=x", "--cron", "0 0 2 * * 0"): "--cron: cron: '0 0 2 * * 0' has 6 fields",
     ("-p", "what=x", "--cron", "@daily", "--every", "1h"): "--cron and --every cannot be combined",
     ("-p", "what=x", "--every", "1h", "--timezone", "UTC"): "--timezone requires --cron",
     ("-p", "what=x", "--schedule", "none.yaml"): "schedule 'none.yaml' cannot be read",

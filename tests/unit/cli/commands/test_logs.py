@@ -39,7 +39,9 @@ def test_lines_are_chosen(options, shown):
 
 def test_more_lines_than_can_be_counted_are_refused():
     saved(*LINES, state=State.SUCCEEDED, replicas=ELEVEN)
-    assert "'--tail': Input should be less than or equal to 1000000000" in refused("logs", "latest", "--tail", 10**20)
+    assert f"'--tail': '{10**20}' is not a whole number from 0 to 1000000000; write one" in refused(
+        "logs", "latest", "--tail", 10**20
+    )
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,6 @@ def test_the_name_is_that_of_the_program(command, name):
             ["job.yaml", "--image", "a:1"],
             "error: --image is for a command after `--`; with a job file, write --set image=...\n",
         ),
-        (["--workers", "0", "--", "true"], "--workers: roles.worker.replicas: 0 is out of range. Allowed: a whole"),
         (
             ["--ps", "1", "--", "true"],
             "error: --ps 1: TensorFlow 2's parameter servers hang without a chief; add --chief, ",

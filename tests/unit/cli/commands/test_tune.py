@@ -160,9 +160,9 @@ REFUSED = [
     (("tune", "digits", "--ignore", "cpu"), "--ignore 'cpu' is not a compared field; allowed: replicas, image"),
     (("tune", "nope"), "'nope' has no runs of the last 30 days in "),
     (("tune", "digits", "nope"), "task 'nope' of 'digits' has no runs"),
-    (("tune", "digits", "--headroom", "-1"), "'--headroom': Input should be greater than or equal to 0"),
-    (("tune", "digits", "--headroom", "nan"), "'--headroom': Input should be"),
-    (("tune", "digits", "--headroom", "inf"), "'--headroom': Input should be"),
+    (("tune", "digits", "--headroom", "-1"), "'--headroom': '-1' is not a number from 0 to 10; write"),
+    (("tune", "digits", "--headroom", "nan"), "'--headroom': 'nan' is not a number from 0 to 10"),
+    (("tune", "digits", "--headroom", "inf"), "'--headroom': 'inf' is not a number from 0 to 10"),
     (("tune", "digits", "-f", "missing.yaml"), "job file 'missing.yaml' does not exist"),
 ]  # fmt: skip
 
