@@ -493,4 +493,4 @@ def test_arguments_that_a_step_refuses_are_found_before_anything_is_created(tmp_
     for engine in ([], ["--engine", "local"]):
         code, out, err = tfsteps("submit", *engine, file, "-p", "workers=-1")
         assert (code, out) == (2, "")
-        assert f"{file}: task train: roles.worker.replicas: -1 is out of range" in err
+        assert f"{file}: task train: workers: -1 is out of range" in err
