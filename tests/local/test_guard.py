@@ -1,8 +1,9 @@
 """What is left of a replica or a step when its launcher, or it itself, is killed: no process of its session."""
 
+import json
 import os
 import pathlib
-import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,8 +19,11 @@ from tests.unit.cli.command import COMMAND
 from tfsteps.engines.local.step import StepProcess
 from tfsteps.runs import store
 from tfsteps.runs.events import ReplicaState, State
+from tfsteps.runs.store import AttemptFolder
 from tfsteps.runs.survivors import end, survivors
+from tfsteps.systems.base import LaunchError
 from tfsteps.systems.local.guard import Guard
+from tfsteps.systems.local.job_system import LocalSystem
 
 # `timeout` puts itself, and so the program, in a process group of its own.
 GROUPS = "timeout 600 sh -c 'echo $$ > pid.new; mv pid.new pid; sleep 600; :'"
@@ -111,20 +115,53 @@ def test_a_guard_that_was_killed_too_has_seen_nothing_and_stop_ends_what_is_left
     assert tfsteps("rm", "r")[0] == 0
 
 
+def changed_lock(attempt, **fields):
+    """Let another process have taken the lock of an attempt."""
+    lock = attempt.folder / "lock"
+    lock.write_text(json.dumps({**json.loads(lock.read_bytes()), **fields}))
+
+
 def test_what_a_killed_launcher_of_another_container_left_is_not_known(launched):
     launcher, child = launched
     attempt = killed_with_its_guard(launcher)
-    lock = attempt.folder / "lock"
-    lock.write_bytes(re.sub(rb'"pid_namespace":\d+', b'"pid_namespace":1', lock.read_bytes()))
+    changed_lock(attempt, pid_namespace=1)
     code, text = tfsteps("stop", "r")
     assert code == 2
-    assert "whether replicas of groups still run is not known: their launcher was killed, it ran in" in text
+    assert "whether replicas of groups, attempt 0, still run is not known: their launcher was killed, it ran in" in text
     assert "another container of this machine" in text
-    assert alive(child)
-    lock.write_bytes(b"null")
+    for command in (["rm", "r"], ["prune", "--keep", "0"], ["clear", "r", "--yes"]):
+        assert "still run is not known" in tfsteps(*command)[1]
+        assert store.runs() == ["r"]
+    (attempt.folder / "lock").write_bytes(b"null")
     assert "where it ran is not recorded" in tfsteps("stop", "r")[1]
+    assert alive(child)
     os.killpg(os.getsid(child), signal.SIGKILL)
     os.kill(child, signal.SIGKILL)
+
+
+def test_no_replica_survives_a_boot(launched):
+    launcher, child = launched
+    attempt = killed_with_its_guard(launcher)
+    changed_lock(attempt, boot="00000000-0000-0000-0000-000000000000")
+    assert tfsteps("stop", "r")[1].startswith("already ended: groups lost")
+    assert tfsteps("rm", "r")[0] == 0
+    os.killpg(os.getsid(child), signal.SIGKILL)
+    os.kill(child, signal.SIGKILL)
+
+
+def test_stop_ends_what_earlier_attempts_left(launched):
+    launcher, child = launched
+    attempt = killed_with_its_guard(launcher)
+    later = AttemptFolder(attempt.folder.with_name("1"))
+    shutil.copytree(attempt.folder, later.folder)
+    status = attempt.status()
+    identity = msgspec.structs.replace(status.identity, attempt=1)
+    later.write(msgspec.structs.replace(status, identity=identity, state=State.SUCCEEDED, reason=""))
+    with pytest.raises(LaunchError, match="the launcher of attempt 0 was killed, and left worker-0"):
+        LocalSystem().attempt("r", "groups")  # as a launcher of a step asks
+    assert f"ended worker-0 (pid {os.getsid(child)}) of groups" in tfsteps("stop", "r")[1]
+    assert not alive(child)
+    assert LocalSystem().attempt("r", "groups") == 2
 
 
 def test_a_job_whose_status_is_damaged_is_stopped_by_the_process_that_messages_name(launched):
@@ -151,6 +188,21 @@ def test_a_session_with_the_number_of_a_replica_is_no_survivor_without_its_varia
     assert alive(child)
     assert end(attempt, status, now=True).left.no
     assert not alive(child)
+
+
+def test_a_pipeline_replaces_its_killed_guard(tmp_path):
+    with Guard() as guard:
+        first = guard._process
+        step = StepProcess(["sh", "-c", "sleep 600"], {}, tmp_path, guard)
+        lines = step.lines()
+        os.kill(first.pid, signal.SIGKILL)
+        first.wait()
+        next(lines)
+        assert guard._process.pid != first.pid
+        assert guard._sessions == {step._child.pid}
+        step.kill()
+        step.wait()
+        assert guard._sessions == set()
 
 
 NAMED = (

@@ -4,6 +4,8 @@ import errno
 import os
 import pathlib
 import stat
+import subprocess
+import sys
 
 import pytest
 
@@ -82,14 +84,33 @@ def test_a_device_is_written_to_as_it_is():
     assert stat.S_ISCHR(device.stat().st_mode)
 
 
+def test_standard_output_is_written_to_although_it_is_a_pipe_without_a_name(tmp_path):
+    program = (
+        "import pathlib; from tfsteps.whole_file import write_whole; print('a', flush=True); "
+        "write_whole(pathlib.Path('/dev/stdout'), b'b'); print('c')"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+    assert done.stdout == b"a\nbc\n"
+
+
+def test_other_names_of_a_file_stay(tmp_path):
+    file, other = tmp_path / "file", tmp_path / "other"
+    file.write_bytes(b"earlier")
+    other.hardlink_to(file)
+    write_whole(file, b"later")
+    assert other.read_bytes() == b"later"
+
+
 def test_a_folder_is_refused(tmp_path):
     with pytest.raises(IsADirectoryError):
         write_whole(tmp_path, b"text")
 
 
-@pytest.mark.parametrize("error", [PermissionError(errno.EACCES, "denied"), OSError(errno.EBUSY, "mounted")])
-def test_what_cannot_be_replaced_is_written_to(tmp_path, monkeypatch, error):
-    """A file in a folder that is not writable, and one that is mounted into a container."""
+@pytest.mark.parametrize("at_open", [True, False])
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY])
+def test_what_cannot_be_replaced_is_written_to(tmp_path, monkeypatch, number, at_open):
+    """A file in a folder that is not writable, or of another user in one such as /tmp; or mounted into a container."""
+    error = OSError(number, "refused")
     file = tmp_path / "file"
     file.write_bytes(b"earlier")
     opened = open
@@ -100,7 +121,7 @@ def test_what_cannot_be_replaced_is_written_to(tmp_path, monkeypatch, error):
     def open_old(path, mode, *args, **more):
         return refuse() if mode == "xb" else opened(path, mode, *args, **more)
 
-    if error.errno == errno.EACCES:
+    if at_open:
         monkeypatch.setattr("builtins.open", open_old)
     else:
         monkeypatch.setattr(pathlib.Path, "replace", refuse)
@@ -108,7 +129,7 @@ def test_what_cannot_be_replaced_is_written_to(tmp_path, monkeypatch, error):
     monkeypatch.undo()
     assert [item.name for item in tmp_path.iterdir()] == ["file"]
     assert file.read_bytes() == b"later"
-    if error.errno == errno.EACCES:
+    if at_open:
         monkeypatch.setattr("builtins.open", refuse)
-        with pytest.raises(PermissionError):
+        with pytest.raises(OSError, match="refused"):
             write_whole(tmp_path / "new", b"")

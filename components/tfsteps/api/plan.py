@@ -11,7 +11,7 @@ import msgspec
 from tfsteps.api.job_input import JobInput, check, find_system, with_settings
 from tfsteps.backends.backend_location import AUTO, BackendLocation, on_of
 from tfsteps.backends.base import RunBackend
-from tfsteps.backends.find import LATEST
+from tfsteps.backends.find import run_id_problem, task_problem
 from tfsteps.backends.open import open_backend
 from tfsteps.backends.records import record_of
 from tfsteps.console.errors import CommandError
@@ -22,11 +22,11 @@ from tfsteps.launcher.recorder import Observer
 from tfsteps.runs import code_archive, removal, store
 from tfsteps.runs.code_archive import CodeError
 from tfsteps.runs.events import State
-from tfsteps.runs.identity import Identity, name_problem, new_run_id
+from tfsteps.runs.identity import Identity, new_run_id
 from tfsteps.runs.location import Location
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.runs.status import Status, may_continue
-from tfsteps.runs.survivors import survivors
+from tfsteps.runs.survivors import left_by_earlier
 from tfsteps.spec import CodeSource, TrainingJob
 from tfsteps.systems import registry
 from tfsteps.systems.base import LaunchError, OnCluster, System
@@ -99,8 +99,11 @@ def make_plan(
     check(job_input, system, job)
     if source := job.code_source:
         job = msgspec.structs.replace(job, code=_packed(source, job_input.base_dir, all_left_out=dry_run))
-    run = new_run_id(job.name) if run_id is None else _named("--run-id", run_id)
-    task = job.name if task is None else _named("--task", task)
+    if run_id is not None and (wrong := run_id_problem(run_id)):
+        raise CommandError(f"--run-id {run_id!r} {wrong}")
+    if task is not None and (wrong := task_problem(task)):
+        raise CommandError(f"--task {task!r} {wrong}")
+    run, task = new_run_id(job.name) if run_id is None else run_id, job.name if task is None else task
     attempt = 0
     if run_id is not None:  # a new run has no earlier attempt anywhere
         _check_changeable(run, task)
@@ -125,15 +128,15 @@ def _check_changeable(run: str, task: str) -> None:
     """Raise CommandError if the run gets no further attempt: it is a demo, or an earlier one left processes."""
     try:
         removal.check_changeable(run)
-        for earlier in store.attempts(run, task):
-            with contextlib.suppress(FileNotFoundError, store.UnreadableError):
-                if (rest := survivors(earlier, earlier.status())).left.yes:
-                    why = f"the launcher of attempt {earlier.folder.name} was killed, and left {rest}"
-                    raise CommandError(f"run {run}: {why}; `tfsteps stop {shlex.quote(run)}` ends that")
+        rest, left = left_by_earlier(run, task)
     except removal.InUseError as error:
         raise CommandError(f"run {run} gets no further attempt: {error.why}, or choose another --run-id") from error
     except OSError as error:
         raise CommandError(f"run {run} cannot be read: {error}; choose another --run-id") from error
+    if left.yes:
+        raise CommandError(f"run {run}: {rest}; `tfsteps stop {shlex.quote(run)}` ends that")
+    if left.unknown:
+        warn(f"whether replicas of an earlier attempt still run is not known: their launcher was killed, {left.why}")
 
 
 def _packed(source: CodeSource, base_dir: pathlib.Path, *, all_left_out: bool) -> CodeSource:
@@ -149,16 +152,6 @@ def _packed(source: CodeSource, base_dir: pathlib.Path, *, all_left_out: bool) -
         more = f" and {len(packed.left_out) - len(left_out)} more" if len(left_out) < len(packed.left_out) else ""
         say(f"code {source.folder}: {packed}; left out: {', '.join(left_out) or 'nothing'}{more}")
     return source
-
-
-def _named(option: str, text: str) -> str:
-    if wrong := name_problem(text):
-        raise CommandError(f"{option} {text!r} {wrong}")
-    if text == LATEST:
-        raise CommandError(f"{option} {text!r} cannot be used: it means the newest run; give another name")
-    if text.startswith("-"):
-        raise CommandError(f"{option} {text!r} cannot be used: commands read it as an option; give another name")
-    return text
 
 
 def _discovered_system(location: BackendLocation, job: TrainingJob, *, dry_run: bool) -> System:

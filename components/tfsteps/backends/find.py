@@ -211,11 +211,13 @@ def run_id_problem(run_id: str) -> str:
 
     The names of jobs and tasks are free: a job called `latest` is found by the id of its run.
     """
-    if wrong := name_problem(run_id):
-        return wrong
-    if run_id == LATEST:
-        return "cannot be used: it means the newest run; give another name"
-    return "cannot be used: commands read it as an option; give another name" if run_id.startswith("-") else ""
+    return "cannot be used: it means the newest run; give another name" if run_id == LATEST else task_problem(run_id)
+
+
+def task_problem(task: str) -> str:
+    """Return why a user cannot give a task this name, and what to do; empty = it can be used."""
+    is_option = "cannot be used: commands read it as an option; give another name"
+    return name_problem(task) or (is_option if task.startswith("-") else "")
 
 
 def match_run(text: str, known: Sequence[KnownRun], where: str, options: str = "") -> str:

@@ -62,6 +62,11 @@ class ProcessRef(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.boot) and self.boot == _boot()
 
     @property
+    def of_earlier_boot(self) -> bool:
+        """Whether the machine that it ran on was another one, or has certainly booted since."""
+        return bool(self.boot and _boot()) and self.boot != _boot()
+
+    @property
     def elsewhere(self) -> str:
         """Where it lives if its process id means nothing here, such as `on machine gpu-2`; empty = it lives here."""
         if not self.on_this_machine:

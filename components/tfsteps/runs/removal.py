@@ -166,6 +166,9 @@ def _check_attempt(run: str, attempt: AttemptFolder) -> None:
     _check_released(run, attempt.folder, f"its launcher is running; stop it by {stop}")
     if rest and rest.left.yes:
         raise InUseError(run, f"its launcher was killed, and left {rest}; {stop} ends that")
+    if rest and rest.left.unknown:
+        why = f"whether replicas still run is not known: their launcher was killed, {rest.left.why}"
+        raise InUseError(run, f"{why}; {stop} there, by their user, ends them; or delete {attempt.folder} if none runs")
 
 
 def _size(folder: pathlib.Path) -> int:

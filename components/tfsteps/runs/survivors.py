@@ -11,6 +11,7 @@ import time
 import msgspec
 
 from tfsteps.answer import NO, Answer, known, unknown
+from tfsteps.runs import store
 from tfsteps.runs.events import ReplicaState
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.status import ABANDONED, Status
@@ -62,8 +63,12 @@ def survivors(attempt: AttemptFolder, status: Status) -> Survivors:
         if words[:1] == ["pid"] and len(words) > 1 and words[1].isascii() and words[1].isdecimal()
     }
     launcher = attempt.launcher
-    if leaders and (launcher is None or launcher.elsewhere):
-        return Survivors(unknown(f"it ran {launcher.elsewhere}" if launcher else "where it ran is not recorded"))
+    if leaders and launcher is None:
+        return Survivors(unknown("where it ran is not recorded"))
+    if leaders and launcher and launcher.elsewhere:
+        if launcher.of_earlier_boot:  # and only a machine that mounts its disk takes the attempt for abandoned
+            return Survivors(NO)
+        return Survivors(unknown(f"it ran {launcher.elsewhere}"))
     answers = {name: _in_session(leader, status.identity) for name, leader in leaders.items()}
     left = functools.reduce(operator.or_, answers.values(), NO)
     return Survivors(left, {name: leaders[name] for name, answer in answers.items() if answer.yes})
@@ -94,14 +99,8 @@ def end(attempt: AttemptFolder, status: Status, *, now: bool) -> Survivors:
 
 def _in_session(leader: int, identity: Identity) -> Answer:
     """Return whether processes of an attempt are in a session; its number may be another session's by now."""
-    marks = {
-        os.fsencode(f"{name}={text}")
-        for name, text in {
-            "TFSTEPS_RUN_ID": identity.run,
-            "TFSTEPS_TASK": identity.task,
-            "TFSTEPS_ATTEMPT": str(identity.attempt),
-        }.items()
-    }
+    texts = {"TFSTEPS_RUN_ID": identity.run, "TFSTEPS_TASK": identity.task, "TFSTEPS_ATTEMPT": str(identity.attempt)}
+    marks = [_encoded(f"{name}={text}") for name, text in texts.items()]
     answer = NO
     for pid in session_members(leader):
         try:
@@ -111,5 +110,29 @@ def _in_session(leader: int, identity: Identity) -> Answer:
         except OSError as error:
             answer |= unknown(error)
         else:
-            answer |= known(marks.issubset(entries))
+            answer |= known(not any(mark.isdisjoint(entries) for mark in marks))
     return answer
+
+
+def _encoded(text: str) -> set[bytes]:
+    """Return how an entry of an environment may be encoded: as UTF-8, or by the locale if that has its characters."""
+    encoded = {text.encode(errors="surrogateescape")}
+    with contextlib.suppress(UnicodeEncodeError):
+        encoded.add(os.fsencode(text))
+    return encoded
+
+
+def left_by_earlier(run: str, task: str) -> tuple[str, Answer]:
+    """Return what earlier attempts at a task left on this machine, for messages, and whether they did.
+
+    Raises:
+        OSError: The records cannot be read.
+    """
+    texts, left = list[str](), NO
+    for attempt in store.attempts(run, task):
+        with contextlib.suppress(FileNotFoundError, store.UnreadableError):
+            rest = survivors(attempt, attempt.status())
+            left |= rest.left
+            if rest.left.yes:
+                texts.append(f"the launcher of attempt {attempt.folder.name} was killed, and left {rest}")
+    return "; ".join(texts), left

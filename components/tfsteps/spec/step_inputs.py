@@ -153,7 +153,8 @@ def at_input(problem: Problem, inputs: Mapping[str, Any], fields: Mapping[Path, 
         problem = msgspec.structs.replace(problem, fix=problem.fix.replace("Add `chief: {}`", "Set `chief`"))
     for field_path, name in fields.items():
         rest = problem.path[len(field_path) :]
-        if problem.path[: len(field_path)] == field_path and name in inputs and exists(rest[:1], inputs[name]):
+        is_set = inputs.get(name) not in (None, "")  # as for `plain_job`
+        if problem.path[: len(field_path)] == field_path and is_set and exists(rest[:1], inputs[name]):
             return msgspec.structs.replace(problem, path=(name, *rest))
     in_spec = exists(problem.path, inputs.get("spec", {}))
     return msgspec.structs.replace(problem, path=("spec", *problem.path)) if in_spec else problem

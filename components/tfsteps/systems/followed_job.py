@@ -78,10 +78,14 @@ class FollowedJob(Stoppable, abc.ABC):
                     self._tend()
                 pipeline = self._host.pipeline if self._host else None  # after `_tend`, which may have read the pod
                 self._stop.continue_stop(self._clients, pipeline)
+                if not (self._stop.leaving or self._stop.cause):
+                    self._limit()
             yield from self._rest()
             yield self._tracker.last()
         except MALFORMED as error:
-            message = f"{self.what} was not stopped, but an answer of {self.platform} is not understood: {error!r}"
+            stopped, name = self._stop.cause, self.what
+            state = f"whether {name} was stopped is not known" if stopped else f"{name} was not stopped"
+            message = f"{state}, but an answer of {self.platform} is not understood: {error!r}"
             raise LaunchError(message, retryable=True) from error
 
     def stop(self, cause: Cause) -> None:
@@ -121,6 +125,9 @@ class FollowedJob(Stoppable, abc.ABC):
 
     def _tend(self) -> None:
         """Do what the running job needs between two answers."""
+
+    def _limit(self) -> None:
+        """Stop the job if it goes on although its platform should have ended it."""
 
     @abc.abstractmethod
     def _rest(self) -> Iterator[Event]:

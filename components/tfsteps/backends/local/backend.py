@@ -223,17 +223,24 @@ class LocalBackend:
         problems = [_not_stopped(job, answer) for job, answer in answers if answer.unknown]
         ended = [job for job in jobs if job.alive.no]
         for job in ended:
-            rest = survivors.end(job.attempt, job.status, now=now)
-            if not rest.left.no:
-                problems.append(_may_be_left(job, rest))
-            elif rest.sessions:
-                printer.say(f"ended {rest} of {job.status.identity.task}, which its killed launcher had left")
-            elif job.status.state.terminal:
+            ends = [(item, survivors.end(item.attempt, item.status, now=now)) for item in self._and_earlier(job)]
+            for item, rest in ends:
+                if not rest.left.no:
+                    problems.append(_may_be_left(item, rest))
+                elif rest.sessions:
+                    printer.say(f"ended {rest} of {job.status.identity.task}, which its killed launcher had left")
+            if job.status.state.terminal and not any(rest.sessions or not rest.left.no for _, rest in ends):
                 printer.say(f"already ended: {verdict(job.status)}")
         if left := [job.status for job in ended if may_continue(job.status)]:
             problems.append(_left_elsewhere(left))
         if problems:
             raise CommandError("; ".join(problems))
+
+    def _and_earlier(self, job: LocalAttempt) -> list[LocalAttempt]:
+        """Return an attempt, and the earlier ones at its task that have ended."""
+        identity = job.status.identity
+        attempts = [item for item in store.attempts(identity.run, identity.task) if item.folder != job.attempt.folder]
+        return [job, *(item for item in map(self._job, attempts) if item and item.alive.no)]
 
     def set_paused(self, jobs: Sequence[LocalAttempt], selection: Selection, *, paused: bool) -> None:
         """Leave it to the job systems: processes of this machine cannot be paused."""
@@ -446,12 +453,14 @@ def _left_elsewhere(left: Sequence[Status]) -> str:
 
 def _may_be_left(job: LocalAttempt, rest: survivors.Survivors) -> str:
     """Return which processes of a killed launcher may still run, and what to do."""
-    run, task = job.status.identity.run, job.status.identity.task
+    run, task = job.status.identity.run, f"{job.status.identity.task}, attempt {job.status.identity.attempt}"
     if rest.left.yes:
-        return f"run {run}: {task} still has processes of its killed launcher, and they do not end: {rest}"
-    there = f"; `tfsteps stop {shlex.quote(run)}` ends them there" if job.attempt.launcher else ""
+        end = f"`kill -9 {' '.join(f'-{leader}' for leader in rest.sessions.values())}` as root may end them"
+        return f"run {run}: {task}, still has processes of its killed launcher, which do not end: {rest}; {end}"
     why = f"their launcher was killed, {rest.left.why}"
-    return f"run {run}: whether replicas of {task} still run is not known: {why}{there}"
+    end = f"`tfsteps stop {shlex.quote(run)}` there, by their user, ends them"
+    fix = f"{end}; or delete {job.attempt.folder} if none runs"
+    return f"run {run}: whether replicas of {task}, still run is not known: {why}; {fix}"
 
 
 def _not_stopped(job: LocalAttempt, answer: Answer) -> str:

@@ -194,7 +194,7 @@ class Contents(NamedTuple):
                 removal.check_pipeline(run)
             except removal.InUseError as used:
                 raise CommandError(f"{used}; nothing was removed") from used
-        if running := [job for job in self.jobs if not job.alive.no or survivors(job.attempt, job.status).left.yes]:
+        if running := [job for job in self.jobs if not (job.alive.no and survivors(job.attempt, job.status).left.no)]:
             LocalBackend().stop(running, now=False)  # through their launchers, and wait until these have ended
         if errors := [error for part in self.parts for error in part.clear()]:
             raise CommandError("; ".join([*errors, "the rest was removed; fix the cause and retry"]), ExitCode.PLATFORM)

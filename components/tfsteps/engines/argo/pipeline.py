@@ -178,8 +178,9 @@ class WorkflowContext:
 
     def hooked_succeeded(self) -> Answer:
         """See `PipelineContext`."""
-        if node := node_names.hooked(self.step):
-            return self._ask(has_succeeded, node)
+        if step := node_names.hooked(self.step):
+            parts = node_names.split(self._node)  # with the tries above it, which may have ended in other ways
+            return self._ask(has_succeeded, ".".join(parts[: len(node_names.split(step))]))
         return unknown(f"{self.step} is in no hook or exit handler")
 
     def ends(self) -> Answer:

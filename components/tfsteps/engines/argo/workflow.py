@@ -123,10 +123,16 @@ def has_ended(workflow: Mapping[str, Any], step: str) -> Answer:
     return known(bool(ended) and all(ended))
 
 
-def has_succeeded(workflow: Mapping[str, Any], step: str) -> Answer:
-    """Return whether a step, or a group of steps, has ended well; unknown = it has not ended, or is not there."""
-    phases = {node["phase"] for name, node, ended in ended_steps(workflow) if ended and name == step}
-    return known(phases == {"Succeeded"}) if phases else unknown(f"the Workflow object has no end of {step}")
+def has_succeeded(workflow: Mapping[str, Any], node: str) -> Answer:
+    """Return whether a node has ended well; unknown = it has not ended, or is not there.
+
+    If it is not there by this name, its step counts, unless that has ended in different ways in tries above it.
+    """
+    there = {str(item.get("name", "")): item for name, item, _ in ended_steps(workflow) if name == step_name(node)}
+    phases = {item.get("phase") for item in ([there[node]] if node in there else there.values())}
+    if len(phases) == 1 and phases <= _ENDED:
+        return known(phases == {"Succeeded"})
+    return unknown(f"the Workflow object does not say how {node} has ended")
 
 
 def ended_steps(workflow: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], bool]]:

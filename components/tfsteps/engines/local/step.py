@@ -41,6 +41,7 @@ class Forked:
 
     Attributes:
         output: The pipe of its standard output and error.
+        pid: Its process id, also that of its session.
     """
 
     def __init__(self, command: Sequence[str], env: Mapping[str, str], cwd: str, guard: int) -> None:
@@ -62,6 +63,8 @@ class Forked:
             with _LOCK, _empty_main():
                 _FORKSERVER.set_forkserver_preload(["tfsteps.engines.local.preloaded"])
                 self._process.start()
+        assert self._process.pid
+        self.pid = self._process.pid
 
     def ended(self) -> bool:
         """Return whether it has ended, without reaping it."""
@@ -115,7 +118,7 @@ def _run(command: list[str], env: Mapping[str, str], cwd: str, output: Connectio
 
 
 class Spawned:
-    """A child process that executes another program; attribute and methods are those of `Forked`."""
+    """A child process that executes another program; attributes and methods are those of `Forked`."""
 
     def __init__(self, command: Sequence[str], env: Mapping[str, str], cwd: pathlib.Path, guard: int) -> None:
         """Start `command`. OSError if it cannot be started."""
@@ -129,7 +132,7 @@ class Spawned:
             start_new_session=True,  # Ctrl-C signals only the pipeline, which forwards it
         )
         assert self._popen.stdout
-        self.output = self._popen.stdout.fileno()
+        self.output, self.pid = self._popen.stdout.fileno(), self._popen.pid
 
     def ended(self) -> bool:
         return os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
@@ -157,17 +160,20 @@ class StepProcess:
         path = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])  # noqa: PTH120
         whole = {**os.environ, "PATH": path, "PYTHONUNBUFFERED": "1", **env}
         self._guard = guard
+        guard.replace_ended()
         self._child = (
             Forked(command, whole, os.fspath(cwd), guard.pipe)
             if can_fork(command)
             else Spawned(command, whole, cwd, guard.pipe)
         )
+        guard.remember(self._child.pid)
 
     def lines(self) -> Iterator[list[bytes]]:
         """Yield the new lines several times a second, until the output or the process has ended."""
         file = self._child.output
         rest, over = b"", False
         while not over:
+            self._guard.replace_ended()
             ready = bool(select.select([file], [], [], _POLL_SECONDS)[0])
             data = os.read(file, _READ) if ready else b""
             over = not data and (ready or self._child.ended())  # a process that left the session may hold the pipe open

@@ -11,6 +11,7 @@ import os
 import pathlib
 import signal
 import subprocess
+import threading
 from typing import Self
 
 from tfsteps.runs.survivors import session_members
@@ -70,6 +71,8 @@ class Guard:
         """Store the file that the guard creates once no process of a killed session is left; None = none."""
         self._proof = proof
         self._sessions: set[int] = set()
+        self._ended: list[subprocess.Popen[bytes]] = []  # their pipes stay open: another thread may be using one
+        self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
         self._start()
@@ -87,16 +90,16 @@ class Guard:
         )
         assert self._process.stdin
         self.pipe = self._process.stdin.fileno()
-        self._write("".join(f"+ {pid}\n" for pid in self._sessions))
+        self._write("".join(f"+ {pid}\n" for pid in [*self._sessions]))
 
     def replace_ended(self) -> None:
         """Start another guard if something has ended this one, as the kernel may if memory is short."""
-        if self._process.poll() is not None:
+        with self._lock:
             ended = self._process
-            with contextlib.suppress(OSError):  # no process can be started now; tried again by the next call
-                self._start()
-                assert ended.stdin
-                ended.stdin.close()
+            if ended.poll() is not None:
+                with contextlib.suppress(OSError):  # no process can be started now; tried again by the next call
+                    self._start()
+                    self._ended.append(ended)
 
     def remember(self, pid: int) -> None:
         """Note a process that has registered itself, for a guard that replaces this one."""
@@ -109,9 +112,10 @@ class Guard:
 
     def __exit__(self, *_: object) -> None:
         self._write("=\n")  # no proof is needed: this process records how the replicas ended
-        assert self._process.stdin
-        self._process.stdin.close()
-        self._process.wait()
+        for process in (self._process, *self._ended):
+            assert process.stdin
+            process.stdin.close()
+            process.wait()
 
     def _write(self, text: str) -> None:
         with contextlib.suppress(BrokenPipeError):

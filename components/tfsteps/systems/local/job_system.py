@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
@@ -13,6 +14,7 @@ from tfsteps.runs.identity import Identity
 from tfsteps.runs.location import Location
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.runs.store import AttemptFolder
+from tfsteps.runs.survivors import left_by_earlier
 from tfsteps.spec import Problem, ResolvedRole, TrainingJob, is_uri, options_of
 from tfsteps.spec.types import WEBHOOK_PREFIX
 from tfsteps.systems import capabilities
@@ -53,7 +55,14 @@ class LocalSystem:
     outlives_launcher = False
 
     def attempt(self, run: str, task: str) -> int:
-        """Return 0 for a task that was never run, else the last attempt plus one."""
+        """Return 0 for a task that was never run, else the last attempt plus one.
+
+        Raises:
+            LaunchError: Replicas of an earlier one are left.
+        """
+        rest, left = left_by_earlier(run, task)
+        if left.yes:
+            raise LaunchError(f"{rest}; `tfsteps stop {shlex.quote(run)}` ends that", retryable=False)
         return store.next_attempt(run, task)
 
     def spec_problems(self, job: TrainingJob) -> list[Problem]:

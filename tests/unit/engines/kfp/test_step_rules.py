@@ -42,6 +42,7 @@ def test_a_good_job(step, tmp_path):
         ({**GOOD, "restart": "nope"}, "restart: 'nope' is not one of the choices"),
         ({**GOOD, "env": {"TF_CONFIG": "{}"}}, "env.TF_CONFIG"),
         ({**GOOD, "spec": {"volums": []}}, "spec.volums"),
+        ({**GOOD, "spec": {"resources": {"cpu": "two"}}}, "spec.resources.cpu: 'two'"),
         ({**GOOD, "evaluator": 2}, "evaluator: 2 is more"),
         ({**GOOD, "system": "slurm"}, "system: 'slurm' is unknown. Allowed: local, kubeflow"),
         ({**without("image"), "system": "kubeflow"}, "roles.worker.image: is missing"),

@@ -54,15 +54,21 @@ def test_a_state_that_is_not_known(server, tmp_path, capfd):
     assert text in server.requests[0].body["text"]
 
 
+SUCCEEDED = ("succeeded", "Succeeded", "")
+NOT_KNOWN = ("failed", "RUNNING", "is not known: the state is RUNNING, and")
+
+
 @pytest.mark.parametrize(
     "case",
     [
-        ({"ok(0).root(0).exit-handler-1": "Succeeded"}, "succeeded", "Succeeded", ""),
+        ({"ok(0).root(0).exit-handler-1": "Succeeded"}, *SUCCEEDED),
         ({"ok(0).root(0).exit-handler-1": "Failed"}, "failed", "Failed", "A step failed, its launcher was killed"),
-        ({"ok(0).root(0).exit-handler-1": "Running"}, "failed", "RUNNING", "is not known: the state is RUNNING, and"),
-        ({"ok(0)": "Succeeded"}, "failed", "RUNNING", "no end of ok.root.exit-handler-1"),
+        ({"ok(0).root(0).exit-handler-1": "Running"}, *NOT_KNOWN),
+        ({"ok(0)": "Succeeded"}, "failed", "RUNNING", "does not say how ok(0).root(0).exit-handler-1 has ended"),
+        ({"ok(1).root(0).exit-handler-1": "Failed", "ok(0).root(0).exit-handler-1": "Succeeded"}, *SUCCEEDED),
+        ({"ok(1).root(0).exit-handler-1": "Failed", "ok(2).root(0).exit-handler-1": "Succeeded"}, *NOT_KNOWN),
         ({}, "failed", "RUNNING", "is not known"),
-        (refusal(403), "failed", "RUNNING", "is not known: the state is RUNNING, and"),
+        (refusal(403), *NOT_KNOWN),
     ],
 )
 def test_the_workflow_tells_the_state_that_the_back_end_does_not(case, server, tmp_path, capfd, monkeypatch):

@@ -108,15 +108,18 @@ class KubernetesJob(FollowedJob):
         return self._following.next()
 
     def _tend(self) -> None:
-        """Give the job its owner back, find out why pods are missing, and end a job that restarts too often.
-
-        Its operator may do that, and keep the object. The count falls if a pause was counted as a restart.
-        """
+        """Give the job its owner back, and find out why pods are missing."""
         self.owner.restore(self._urgent, self._tracker.object.item)
         self._following.explain_missing()
+
+    def _limit(self) -> None:
+        """End a job that restarts too often, unless its operator does that, and keeps the object.
+
+        The count falls if a pause was counted as a restart.
+        """
         restarts, now = self._tracker.restarts, time.monotonic()
         self._end_due = min(self._end_due, now + _OPERATOR_SECONDS) if restarts > self._restart_limit else math.inf
-        if now > self._end_due and not self._stop.cause:
+        if now > self._end_due:
             message = f"The replicas were restarted {restarts} times; the limit is {self._restart_limit}."
             self._stop.begin(Cause.DEADLINE, self._clients)
             self._tracker.stop(Verdict(State.FAILED, "BackoffLimitExceeded", message))
