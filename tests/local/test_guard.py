@@ -132,7 +132,7 @@ def test_what_a_killed_launcher_of_another_container_left_is_not_known(launched)
     for command in (["rm", "r"], ["prune", "--keep", "0"], ["clear", "r", "--yes"]):
         assert "still run is not known" in tfsteps(*command)[1]
         assert store.runs() == ["r"]
-    (attempt.folder / "lock").write_bytes(b"null")
+    (attempt.folder / "lock").write_bytes(b"")  # as older versions did
     assert "where it ran is not recorded" in tfsteps("stop", "r")[1]
     assert alive(child)
     os.killpg(os.getsid(child), signal.SIGKILL)

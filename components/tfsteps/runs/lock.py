@@ -212,6 +212,14 @@ def holder(folder: pathlib.Path) -> ProcessRef | None:
         return None
 
 
+def released(folder: pathlib.Path) -> bool:
+    """Tell whether the last process that held the lock has certainly released it, and did not just end."""
+    try:
+        return (folder / _NAME).read_bytes() == _RELEASED
+    except OSError:
+        return False
+
+
 def _write(file: int, content: bytes) -> None:
     os.pwrite(file, content, 0)
     os.ftruncate(file, len(content))

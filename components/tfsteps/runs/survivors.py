@@ -11,7 +11,7 @@ import time
 import msgspec
 
 from tfsteps.answer import NO, Answer, known, unknown
-from tfsteps.runs import store
+from tfsteps.runs import lock, store
 from tfsteps.runs.events import ReplicaState
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.status import ABANDONED, Status
@@ -64,6 +64,8 @@ def survivors(attempt: AttemptFolder, status: Status) -> Survivors:
     }
     launcher = attempt.launcher
     if leaders and launcher is None:
+        if lock.released(attempt.folder):  # which a launcher does after the end of its replicas
+            return Survivors(NO)
         return Survivors(unknown("where it ran is not recorded"))
     if leaders and launcher and launcher.elsewhere:
         if launcher.of_earlier_boot:  # and only a machine that mounts its disk takes the attempt for abandoned

@@ -75,8 +75,10 @@ def _read_policy(draft: Draft, policy: Fields) -> None:
             draft.decide(("backoff_limit",), NO_LIMIT, "the TFJob has no limit")
         else:
             reason = "the operator ends the job when backoffLimit is reached, tfsteps when this is passed"
-            most = draft.lowered(policy.where("backoffLimit"), limit, NO_LIMIT + 1)
-            draft.decide(("backoff_limit",), max(most - 1, 0), reason)
+            most = max(limit - 1, 0)
+            if most > NO_LIMIT:
+                most = draft.lowered(policy.where("backoffLimit"), limit, NO_LIMIT)
+            draft.decide(("backoff_limit",), most, reason)
     draft.deadline(policy.take(int, "activeDeadlineSeconds"))
     clean = policy.take(str, "cleanPodPolicy")
     if clean:
