@@ -116,7 +116,7 @@ class Environment:
 
     def log(self, name):
         """Return the last lines of a Workflow's launchers; nothing of those that are only just up."""
-        options = ("-l", f"workflows.argoproj.io/workflow={name}", "-c", "main", "--tail=20")
+        options = ("-l", f"workflows.argoproj.io/workflow={name}", "-c", "main", "--tail=200")
         try:
             return self.cluster.kubectl("logs", "-n", self.namespace, *options)
         except AssertionError:
