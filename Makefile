@@ -17,7 +17,7 @@ PYTHONS ?= $(or $(wildcard $(HOME)/.pyenv/versions/3.1[23].*/bin/python),3.12 3.
 COMPAT := conformance job_crds gang preflight argo kfp_pods pipelines schedule
 
 # Tests of all modules or pages at once: a change anywhere may fail them.
-STRUCTURE := test_page_width.py test_words.py test_module_rules.py test_layers.py test_names_in_docs.py test_sizes.py test_imported_names.py test_system_names.py test_paths_in_pages.py test_unit_folders.py
+STRUCTURE := test_page_width.py test_words.py test_module_rules.py test_layers.py test_names_in_docs.py test_sizes.py test_imported_names.py test_system_names.py test_paths_in_pages.py test_unit_folders.py test_engine_words.py
 
 # What `make check` tests; CI empties it, because its suites have these tests, too.
 CHECKED ?= tests/golden tests/faults/test_mutations.py $(addprefix tests/unit/repository/,$(STRUCTURE))

@@ -28,6 +28,7 @@ from benchmarks import (
 )
 from benchmarks.measure import times_slower
 from tests.cluster import paths
+from tests.support.markdown import entry
 
 BENCHMARKS = {
     "command": command.rows,
@@ -47,7 +48,7 @@ BENCHMARKS = {
 ON_CLUSTER = {"kubernetes", "logs", "run_list", "fleet", "peers"}
 RESULTS = pathlib.Path(__file__).parent / "results.json"
 PAGE = RESULTS.parents[1] / "docs" / "operate" / "performance.md"
-HEAD = """# Performance
+PAGE_TEXT = """# Performance
 
 <!-- Written by `make bench`. -->
 
@@ -55,10 +56,14 @@ Each value is the median of pairs of runs, taken in turn: with tfsteps, and the 
 a launcher on Kubernetes were measured on the cluster of `make cluster`, which shared the machine's cores. `make bench`
 measures again; each row has its date. A goal in seconds is that of the machine where it was set, times how many times
 as long Python's own start takes here (the number after the `x`). Last measured on {machine}.
+[What each row is](#what-each-row-is) follows the table.
 
-| row | what | value | goal | baseline | ratio | runs | measured |
-|---|---|---|---|---|---|---|---|
-"""
+| row | value | goal | baseline | ratio | runs | measured |
+|---|---|---|---|---|---|---|
+{rows}
+## What each row is
+
+{entries}"""
 
 
 def main() -> None:
@@ -96,7 +101,9 @@ def _keep(measured: dict[str, dict]) -> None:
 
 def page(results: dict[str, dict], machine: str) -> str:
     """Return the page of results.json, whose newest rows were measured on `machine`."""
-    return HEAD.format(machine=machine) + "".join(_table_row(name, row) for name, row in sorted(results.items()))
+    rows = "".join(_table_row(name, row) for name, row in sorted(results.items()))
+    entries = "".join(entry(f"`{name}`", row["what"]) + "\n" for name, row in sorted(results.items()))
+    return PAGE_TEXT.format(machine=machine, rows=rows, entries=entries)
 
 
 def _table_row(name: str, row: dict) -> str:
@@ -106,7 +113,7 @@ def _table_row(name: str, row: dict) -> str:
     if row.get("goal_is"):
         goal += f" ({row['goal_is']})"
     ratio = f"{row['ratio']:g}" if row["ratio"] is not None else ""
-    cells = [f"`{name}`", row["what"], value, goal, baseline, ratio, row["runs"], row["measured"]]
+    cells = [f"`{name}`", value, goal, baseline, ratio, row["runs"], row["measured"]]
     return f"| {' | '.join(map(str, cells))} |\n"
 
 

@@ -23,7 +23,7 @@ OURS = "import time; import kfp; from tfsteps.kfp import train; print(time.proce
 
 def rows(*, quick: bool = False) -> Iterator[Row]:
     """Yield every row; `quick` takes fewer runs."""
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # compiling anew each time is not what users see
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # compiling again each time is not what users see
     yield from _compile(2 if quick else PAIRS)
     yield _import(3 if quick else IMPORTS)
 

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import shutil
 import statistics
 import sys
 import tempfile
@@ -12,7 +13,8 @@ from benchmarks.measure import PARSER, Row, child_cpu
 COMMAND = str(pathlib.Path(sys.executable).with_name("tfsteps"))
 TIMES = {True: 3, False: 15}
 JOB = "name: mnist\nimage: registry.example/train:1\ncommand: [python, train.py]\nroles: {worker: {replicas: 2}}\n"
-COMPLETION = {"_TFSTEPS_COMPLETE": "complete_bash", "COMP_WORDS": "tfsteps r", "COMP_CWORD": "1"}
+COMPLETED = {"complete": "", "complete_run": "show ", "complete_value": "logs --on "}
+"""What is typed before a completion, by the row's name: of a command, of a run's id, of an option's value."""
 
 
 def rows(*, quick: bool = False) -> Iterator[Row]:
@@ -20,19 +22,24 @@ def rows(*, quick: bool = False) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder:
         job = pathlib.Path(folder) / "job.yaml"
         job.write_text(JOB)
-        for name, words, goal, more in (
-            ("version", ["--version"], 1.5, {}),
-            ("help", ["--help"], 1.5, {}),
-            ("validate", ["validate", str(job), "--system", "kubeflow"], 2.25, {}),
-            ("runs", ["runs"], 2.25, {}),
-            ("complete", [], 1.5, COMPLETION),
-        ):
-            environment = {**os.environ, "TFSTEPS_HOME": folder, **more}
+        tfsteps = [
+            ("version", [COMMAND, "--version"], 1.5),
+            ("help", [COMMAND, "--help"], 1.5),
+            ("validate", [COMMAND, "validate", str(job), "--system", "kubeflow"], 2.25),
+            ("runs", [COMMAND, "runs"], 2.25),
+            *((name, [COMMAND], 1.5) for name in COMPLETED),
+        ]
+        kubectl = [("kubectl_version", ["kubectl", "version", "--client"], None)] if shutil.which("kubectl") else []
+        for name, command, goal in [*tfsteps, *kubectl]:
+            environment = {**os.environ, "TFSTEPS_HOME": folder}
+            what = f"`{' '.join([pathlib.Path(command[0]).name, *command[1:2]])}`"
+            if (typed := COMPLETED.get(name)) is not None:
+                words = {"COMP_WORDS": f"tfsteps {typed}", "COMP_CWORD": str(len(typed.split(" ")))}
+                environment |= {"_TFSTEPS_COMPLETE": "complete_bash", **words}
+                what = f"the completion of `tfsteps {typed}`"
             pairs = [
-                (child_cpu([COMMAND, *words], environment), child_cpu(PARSER, environment))
-                for _ in range(TIMES[quick] + 1)
+                (child_cpu(command, environment), child_cpu(PARSER, environment)) for _ in range(TIMES[quick] + 1)
             ][1:]
             ours, bare = (statistics.median(values) for values in zip(*pairs, strict=True))
-            what = f"CPU of `tfsteps {' '.join(words[:1])}`" if words else "CPU of a completion of a command's name"
-            what += "; baseline: Python that imports typer and rich"
+            what = f"CPU of {what}; baseline: Python that imports typer and rich"
             yield Row(f"cli_{name}_cpu_s", what, ours, "s", goal, len(pairs), bare, ours / bare, of_baseline=True)

@@ -37,7 +37,7 @@ def rows(*, quick: bool = False) -> Iterator[Row]:
     """Yield every row, cheapest first; `quick` leaves out the pipelines."""
     with tempfile.TemporaryDirectory() as folder:
         os.environ["TFSTEPS_HOME"] = folder
-        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # compiling anew each time is not what users see
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # compiling again each time is not what users see
         scratch = pathlib.Path(folder)
         yield _start_cpu(scratch)
         yield _overhead(scratch)

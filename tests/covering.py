@@ -1,9 +1,9 @@
 """Runs the tests that cover a module: `python -m tests.covering FILE [arguments of pytest]`, by `make test-for`.
 
-They are the test files that name the module, by an import or in a text, and the one that is called like it. If there
-are none, they are those of the modules that name it, and so on; at last those of its folder in tests/unit. All is read
-from the tree of today: data of a coverage run would be of an earlier one, and says nothing of the launchers that tests
-start as processes.
+They are the test files that import the module, start it as a program or as a command of `tfsteps`, and the one that is
+called like it. If they are fewer than three, those of the modules that import it are added, and so on; at last those of
+its folder in tests/unit. All is read from the tree of today: data of a coverage run would be of an earlier one, and
+says nothing of the launchers that tests start as processes.
 """
 
 import ast
@@ -12,9 +12,12 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 
+from tfsteps.cli.app import _COMMANDS
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "components"
 UNIT = ROOT / "tests/unit"
+ENOUGH = 3  # test files
 
 
 def main(arguments: list[str]) -> int:
@@ -44,14 +47,14 @@ class Covering:
 
     def tests_of(self, module: pathlib.Path) -> list[str]:
         """Return the test files that cover a module of the package, as paths from the repository's top."""
-        nearest, known = {_name(module)}, set[str]()
+        nearest, known, tests = {_name(module)}, set[str](), set[pathlib.Path]()
         alike = UNIT / module.relative_to(PACKAGE / "tfsteps").with_name(f"test_{module.stem}.py")
-        while nearest:
-            tests = {file for file, names in self.tests.items() if names & nearest or file == alike}
-            if tests:
-                return sorted(str(file.relative_to(ROOT)) for file in tests)
+        while nearest and len(tests) < ENOUGH:
+            tests |= {file for file, names in self.tests.items() if names & nearest or file == alike}
             known |= nearest
             nearest = {_name(file) for file, names in self.modules.items() if names & nearest} - known
+        if tests:
+            return sorted(str(file.relative_to(ROOT)) for file in tests)
         folder = next(parent for parent in alike.parents if parent.is_dir())
         return sorted(str(file.relative_to(ROOT)) for file in folder.glob("test_*.py")) or [
             str(folder.relative_to(ROOT))
@@ -73,8 +76,26 @@ def _names(tree: ast.Module, file: pathlib.Path) -> Iterator[str]:
                 base = ".".join(part for part in (package, node.module) if part)
                 yield base
                 yield from (f"{base}.{alias.name}" for alias in node.names)
-            case ast.Constant(value=str(text)) if text.startswith("tfsteps."):
+            case ast.Constant(value=str(text)) if text.startswith("tfsteps.") and PACKAGE in file.parents:
                 yield text
+            case ast.Call(func, words) if PACKAGE not in file.parents:
+                yield from _started(words, first=isinstance(func, ast.Name))
+            case ast.List(words) | ast.Tuple(words) if PACKAGE not in file.parents:
+                yield from _started(words, first=False)
+
+
+def _started(words: list[ast.expr], *, first: bool) -> Iterator[str]:
+    """Yield the modules that arguments start or name: `"-m", "tfsteps.steps.wait.launcher"`, `tfsteps("rerun")`.
+
+    `first` = the first word may be a command, as in the functions of tests that run one. A list or a set of names of
+    modules starts none.
+    """
+    texts = [str(getattr(word, "value", getattr(word, "id", ""))) for word in words]
+    for before, text in zip(["COMMAND" if first else "", *texts], texts, strict=False):
+        if text.startswith("tfsteps.") and (first or before == "-m"):
+            yield text
+        elif before == "COMMAND" and text in _COMMANDS:
+            yield f"tfsteps.cli.commands.{_COMMANDS[text].module}"
 
 
 def _name(file: pathlib.Path) -> str:

@@ -120,7 +120,7 @@ class Cell:
             node["type"] == "Pod" and "fit" in node["displayName"] for node in environment.nodes(self.name).values()
         )
         left = {"Succeeded", "gone"} if phase == "Succeeded" else {"gone"}
-        states = until(lambda: settled(trainings.of(environment.flows[self.name]["uid"]), left), CHANCE_SECONDS + 60)
+        states = until(lambda: settled(trainings.of(environment.flows[self.name]["uid"]), left))
         self.seconds = round(time.monotonic() - self.since, 1)
         self.outcome = f"{phase}, {tries} tries"
         self.left = states
@@ -302,7 +302,7 @@ def test_a_retry_of_the_run_adopts_a_kept_job(environment, kept):
     assert [owner["uid"] for owner in after["ownerReferences"]] == [environment.flows["kept-adopted"]["uid"]]
     assert KEPT_UNTIL not in after["annotations"]
     environment.patch("kept-adopted", {"shutdown": "Terminate"})
-    until(lambda: not environment.jobs("kept-adopted"), 10)
+    until(lambda: not environment.jobs("kept-adopted"))
 
 
 def test_a_kept_job_that_nobody_comes_for_is_deleted_by_kubernetes(environment, kept, trainings, record_property):
@@ -311,4 +311,4 @@ def test_a_kept_job_that_nobody_comes_for_is_deleted_by_kubernetes(environment, 
     record_property("seconds", seconds)
     kept_seconds = KEPT_SECONDS["kept-forgotten"]
     assert kept_seconds - 3 < seconds < kept_seconds + 10
-    until(lambda: not environment.cluster.api.list(KEEPERS, environment.namespace)["items"], 10)
+    until(lambda: not environment.cluster.api.list(KEEPERS, environment.namespace)["items"])

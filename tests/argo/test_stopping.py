@@ -73,7 +73,7 @@ def test_drained(environment):
     until(lambda: any(launcher["metadata"]["uid"] != pod["uid"] for launcher in environment.launchers("drained")))
     environment.release("drained")
     assert environment.ended("drained") == "Succeeded", environment.why("drained")
-    assert [item["uid"] for item in environment.jobs("drained")] == [uid], "a launcher made anew went on with the job"
+    assert [item["uid"] for item in environment.jobs("drained")] == [uid], "a recreated launcher went on with the job"
 
 
 @pytest.mark.usefixtures("flows")

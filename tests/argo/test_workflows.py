@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 
 import pytest
 import yaml
@@ -222,13 +223,15 @@ def test_a_pipeline_of_cube_studio(environment):
     assert created_job["labels"]["tfsteps.dev/pipeline"] == "imported"
     log = environment.log("imported")
     assert "rate 0.1 by ada" in log
-    assert "[worker-1] rate 0.1" in log
+    # the job ends with worker 0, which on a busy machine may be before the start of worker 1
+    assert re.search(r"\[worker-[01]\] rate 0\.1", log), log
 
 
 @pytest.mark.usefixtures("flows")
 def test_the_job_template_of_cube_studio(environment):
     assert environment.ended("in-cube-studio") == "Succeeded", environment.why("in-cube-studio")
-    assert "[worker-1] trained" in environment.log("in-cube-studio")
+    log = environment.log("in-cube-studio")
+    assert re.search(r"\[worker-[01]\] trained", log), log
     of_run = {"labelSelector": f"run-id={CUBE_RUN}"}  # by which cube-studio lists, clears and cleans up
     (created_job,) = environment.cluster.api.list(JOBS, environment.namespace, **of_run)["items"]
     assert created_job["metadata"]["labels"]["run-username"] == "ada"

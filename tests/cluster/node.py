@@ -108,7 +108,7 @@ def components(programs: Mapping[str, Path]) -> list[Component]:
                 f"--tls-private-key-file={PKI}/apiserver.key",
                 f"--client-ca-file={PKI}/ca.crt",
                 "--authorization-mode=Node,RBAC",
-                "--enable-priority-and-fairness=false",  # work for each request, where none is held back
+                "--enable-priority-and-fairness=false",  # work for each request, where none is delayed
                 "--enable-admission-plugins=NodeRestriction",
                 "--service-account-issuer=https://kubernetes.default.svc",
                 f"--service-account-key-file={PKI}/service-account.pub",

@@ -13,7 +13,7 @@ from tests.support.shell import printing
 from tests.support.waiting import until
 from tfsteps.runs.events import ReplicaState, State
 
-SHARED = [{"host_path": "/tmp", "mount": "/shared"}]  # the node's: it outlives pods that are made anew
+SHARED = [{"host_path": "/tmp", "mount": "/shared"}]  # the node's: it outlives recreated pods
 _WORKER = {"worker": {}}
 _WORKERS = {"worker": {"replicas": 2}}
 _WSUM = "done wsum 6.147475360"  # what two replicas of the stand-in arrive at
@@ -183,7 +183,7 @@ JOB_CASES = {
     ),
     "an image cannot be pulled": JobCase(
         needs=_features("deadlines"),
-        job={"roles": _WORKER, "image": "registry.invalid/none:1", "deadlines": {"pending": "45s"}, **sh("true")},
+        job={"roles": _WORKER, "image": "registry.invalid/none:1", "deadlines": {"pending": "90s"}, **sh("true")},
         ends=(11, State.FAILED, "DeadlineExceeded"),
         says=r"(ErrImagePull|ImagePullBackOff).*registry.invalid/none:1",
         left=(0, 0),

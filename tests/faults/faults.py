@@ -10,7 +10,7 @@ _AWAY_SECONDS = 2.0
 
 
 def reset_before(exchange: Exchange) -> None:
-    """Break off; the API server never hears of it."""
+    """Break off; the API server never receives it."""
     exchange.reset()
 
 

@@ -7,6 +7,7 @@ of `make cluster`. What was seen is written to the page; what it says of mutants
 import concurrent.futures
 import os
 import pathlib
+import re
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,7 @@ from tests.faults.case_run import CaseRun, Outcome
 from tests.faults.cases import Case
 from tests.faults.fixture import Fixture, find
 from tests.faults.mutations import MUTANTS, Mutant
+from tests.support.markdown import entry
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "operate" / "fault-mutants.md"
 _AT_ONCE = int(os.environ.get("FAULTS_AT_ONCE", "8"))  # most of them wait for what never comes
@@ -24,12 +26,13 @@ _SETTLE_SECONDS = 6.0
 _CONTROL = Case(step="no fault", fault="", rules=())
 _HEAD = """# Tests of the fault tests
 
-Each cell of the [fault matrix](faults.md) has been seen failing: with a launcher that is broken in the one way that the
-cell must detect, and that still succeeds without a fault. `python -m tests.faults.mutants` writes this page (needs a
-cluster).
+<!-- Written by `make mutants`. -->
 
-| a launcher that ... | makes these cells fail |
-|---|---|
+Each cell of the [fault matrix](faults.md) has been seen failing: with a launcher that is broken in the one way that the
+cell must detect, and that still succeeds without a fault.
+
+The cells that fail with a launcher that ...
+
 """
 _BETWEEN = " · "
 Cells = dict[str, dict[str, list[str]]]
@@ -94,23 +97,22 @@ def red(attempts: Sequence[Attempt]) -> Cells:
 
 def page(cells: Mapping[str, Mapping[str, Sequence[str]]]) -> str:
     """Return the page that says what went red."""
-    lines = [
-        f"| {mutant.broken} | {'; '.join(f'**{step}**: {_BETWEEN.join(names)}' for step, names in steps.items())} |\n"
-        for mutant in MUTANTS
-        if (steps := cells.get(mutant.broken))
-    ]
-    return _HEAD + "".join(lines)
+    lines = []
+    for mutant in MUTANTS:
+        if steps := cells.get(mutant.broken):
+            lines.append(entry(f"{mutant.broken}:"))
+            lines += [entry(f"**{step}**", _BETWEEN.join(names), depth=1) for step, names in steps.items()]
+    return _HEAD + "\n".join(lines) + "\n"
 
 
 def parsed(text: str) -> Cells:
     """Return what a page says."""
     cells: Cells = {}
-    for line in text.removeprefix(_HEAD).splitlines():
-        broken, cell = line.strip("| ").split(" | ")
-        cells[broken] = {}
-        for part in cell.split("; "):
-            step, faults = part.removeprefix("**").split("**: ")
-            cells[broken][step] = faults.split(_BETWEEN)
+    for block in re.split(r"^- ", text.removeprefix(_HEAD), flags=re.MULTILINE)[1:]:
+        broken, *parts = (" ".join(part.split()) for part in block.split("    - "))
+        cells[broken.removesuffix(":")] = {
+            step.removeprefix("**"): faults.split(_BETWEEN) for step, faults in (part.split("**: ") for part in parts)
+        }
     return cells
 
 

@@ -98,7 +98,9 @@ _FRAGILE_WATCH = (
     ),
 )
 _FRAGILE_LOG = Edit(
-    _LOGS, "        if error.status not in (403, 404):\n            return None\n", "        return str(error)\n"
+    _LOGS,
+    "                if error.status in (403, 404):\n",
+    "                return str(error)\n                if error.status in (403, 404):\n",
 )
 _PREFLIGHT_RAISES = Edit(
     "systems/kubernetes/permissions.py",
@@ -291,21 +293,21 @@ MUTANTS = (
         (
             Edit(
                 _LOGS,
-                "        if not ended or before < self._position.lines:\n",
-                "        self._put_rest(self._rest, self._position)\n"
-                "        if not ended or before < self._position.lines:\n",
+                "        if not state.ended or before < position.lines:\n",
+                "        self._output.take_rest(position, self._last)\n"
+                "        if not state.ended or before < position.lines:\n",
             ),
         ),
         {"log": "empty object"},
     ),
     Mutant(
         "waits for the end of a log whose container has ended",
-        (Edit(_LOGS, "self._hang_up if ended else self._leave_for_the_earlier_log", "lambda: None"),),
+        (Edit(_LOGS, "call_later(_END_SECONDS, self._close_answer)", "call_later(0, str)"),),
         {"log": "half-open|half-open later"},
     ),
     Mutant(
         "takes the end of an answer for the end of the log",
-        (Edit(_LOGS, "        if not ended or before < self._position.lines:\n", "        if False:\n"),),
+        (Edit(_LOGS, "        if not state.ended or before < position.lines:\n", "        if False:\n"),),
         {"log": "cut|cut in a line"},
     ),
     Mutant(
@@ -315,7 +317,7 @@ MUTANTS = (
     ),
     Mutant(
         "asks again for a log that it may not read",
-        (Edit(_LOGS, "not (ended and error.status == 403)", "True"),),
+        (Edit(_LOGS, "(state.ended and error.status == 403)", "False"),),
         {"log": "403 always"},
     ),
     Mutant(

@@ -4,13 +4,15 @@ from collections.abc import Iterable, Mapping
 
 from tests.faults.case_run import Outcome
 from tests.faults.cases import FAULTS, LIFE, OUTAGES, REQUESTS, Case
+from tests.support.markdown import table
 
 _CODES = {0: "succeeded", 2: "refused", 10: "failed", 11: "deadline", 12: "cancelled", 13: "retry"}
 _HEAD = """# Behaviour under faults
 
-How a launcher behaves when the API server, the network or the engine fails. The tests themselves write this page
-(`pytest tests/faults`; needs a cluster). Each cell is a real launcher, a real TFJob, and a proxy in front of the real
-API server. {passed} of {all} launches ended as they must.
+<!-- Written by `make faults`. -->
+
+How a launcher behaves when the API server, the network or the engine fails. Each cell is a real launcher, a real TFJob,
+and a proxy in front of the real API server. {passed} of {all} launches ended as they must.
 
 Each cell also checks that exactly one job object existed for the attempt (none where the cell says so), that the exit
 code is right, that no other job of the run was touched, that no pod is left that should not be, and that each line of
@@ -66,9 +68,9 @@ def _steps(cases: Iterable[Case]) -> list[str]:
 
 
 def _table(corner: str, faults: Iterable[str], steps: list[str], cells: Mapping[tuple[str, str], str]) -> str:
-    lines = [[corner, *steps], ["---"] * (len(steps) + 1)]
-    lines += [[fault, *(cells.get((step, fault), "") for step in steps)] for fault in faults]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return (
+        table([corner, *steps], [[fault, *(cells.get((step, fault), "") for step in steps)] for fault in faults]) + "\n"
+    )
 
 
 def _cell(case: Case, outcome: Outcome) -> str:

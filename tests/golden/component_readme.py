@@ -2,6 +2,8 @@
 
 import json
 
+from tests.support.markdown import entry
+
 TITLES = {
     "String": "str",
     "Integer": "int",
@@ -34,28 +36,23 @@ def page(component, source):
 
 
 def body(component, level):
-    """Return a component's description and its tables of inputs and outputs, under headings of a level."""
+    """Return a component's description its inputs and its outputs, under headings of a level."""
     spec = component.component_spec
-    inputs = [
-        [f"`{name}`", title(value.type), default(value), flat(value.description)] for name, value in spec.inputs.items()
+    inputs = [described(name, value, default(value)) for name, value in spec.inputs.items()]
+    outputs = [described(name, value) for name, value in spec.outputs.items()]
+    parts = [
+        spec.description,
+        f"{level} Inputs\nAn input that is left out is empty, unless its entry names a default.",
+        "\n".join(inputs),
+        "\n".join([f"{level} Outputs", *outputs]),
     ]
-    outputs = [[f"`{name}`", title(value.type), flat(value.description)] for name, value in spec.outputs.items()]
-    return "\n".join(
-        [
-            spec.description,
-            "",
-            f"{level} Inputs",
-            *table(["name", "type", "default", "meaning"], inputs),
-            "",
-            f"{level} Outputs",
-            *table(["name", "type", "meaning"], outputs),
-            "",
-        ]
-    )
+    return "\n\n".join(parts) + "\n"
 
 
-def table(header, rows):
-    return [f"| {' | '.join(row)} |" for row in (header, ["---"] * len(header), *rows)]
+def described(name, value, *facts):
+    """Return the entry of an input or output."""
+    assert value.description, "every input and output is described"
+    return entry(f"**`{name}`**", value.description, [title(value.type), *facts])
 
 
 def title(kind):
@@ -65,9 +62,4 @@ def title(kind):
 def default(value):
     if not value.optional:
         return "required"
-    return "empty" if value.default in (None, "") else f"`{json.dumps(value.default)}`"
-
-
-def flat(text):
-    assert text, "every input and output is described"
-    return " ".join(text.split()).replace("|", "\\|")
+    return "" if value.default in (None, "") else f"default `{json.dumps(value.default)}`"

@@ -1,12 +1,12 @@
-"""docs/reference/job.md: a table of fields for each type of a job file, from the types and their docstrings."""
+"""docs/reference/job.md: the fields of each type of a job file, from the types and their docstrings."""
 
 import functools
-import textwrap
 import typing
 
 import msgspec
 from msgspec import inspect as mi
 
+from tests.support.markdown import entry, wrapped
 from tfsteps.spec import TrainingJob, format_duration
 from tfsteps.spec.fields import Filled, Text
 from tfsteps.spec.schema import attributes, structs, summary
@@ -18,7 +18,9 @@ INTRO = """# The job file
 
 One YAML or JSON file describes one job. `tfsteps validate job.yaml` reports every problem with its line;
 `tfsteps schema` prints a JSON Schema for editors. YAML is read as version 1.2, so `on`, `no` and `1:30` are text. Where
-text is expected, numbers and `true` are kept as written. Leave out what you do not need.
+text is expected, numbers and `true` are kept as written.
+
+Leave out what you do not need. A field that is left out is empty, unless its entry names a default.
 
 [One small file for each feature](#examples); a whole job:"""
 
@@ -40,15 +42,16 @@ def page(options, examples, whole):
 
 
 def amounts():
-    rows = [
-        (f"`{name}`", amount.description, " ".join(f"`{one}`" for one in amount.examples)) for name, amount in AMOUNTS
+    entries = [
+        entry(f"**{name}**", f"{amount.description}. Examples: {', '.join(f'`{text}`' for text in amount.examples)}.")
+        for name, amount in AMOUNTS
     ]
-    return "## Amounts\n\n" + table("amount | allowed | for example", rows)
+    return "\n".join(["## Amounts\n", *entries])
 
 
 def gallery(examples):
-    rows = [(f"[{path.name}](../examples/{path.name})", shows(path)) for path in examples]
-    return "## Examples\n\n" + table("file | shows", rows)
+    entries = [entry(f"[{path.name}](../examples/{path.name})", shows(path)) for path in examples]
+    return "\n".join(["## Examples\n", *entries])
 
 
 def shows(path):
@@ -57,20 +60,11 @@ def shows(path):
 
 
 def section(type_, title):
-    """Return a heading, the type's summary and the table of its fields."""
+    """Return a heading, the type's summary and its fields."""
     meanings = attributes(type_)
-    rows = [(f"`{f.encode_name}`", words(f.type), default(f), meanings[f.name]) for f in mi.type_info(type_).fields]
-    return f"## {title}\n\n{narrow(summary(type_))}\n\n" + table("field | type | default | meaning", rows)
-
-
-def narrow(text):
-    """Return a paragraph in lines of 120 columns, in which code and links stay whole."""
-    return textwrap.fill(text, 120, break_long_words=False, break_on_hyphens=False)
-
-
-def table(header, rows):
-    lines = [" | ".join(cell.replace("|", r"\|") for cell in row) for row in rows]
-    return "\n".join(f"| {line} |" for line in (header, " | ".join(["---"] * (header.count("|") + 1)), *lines))
+    fields = mi.type_info(type_).fields
+    entries = [entry(f"**`{f.encode_name}`**", meanings[f.name], [words(f.type), default(f)]) for f in fields]
+    return "\n".join([f"## {title}\n\n{wrapped(summary(type_))}\n", *entries])
 
 
 @functools.singledispatch
@@ -120,17 +114,17 @@ def _(_info: mi.StrType):
 
 
 def default(field):
-    """Return a field's default as a job file would say it."""
+    """Return a field's default as a job file would say it; empty = the field is then empty."""
     if field.required:
         return "required"
     value = field.default_factory() if field.default is mi.NODEFAULT else field.default
     if value in (None, (), {}) or isinstance(value, msgspec.Struct):
-        return "empty"
+        return ""
     if isinstance(value, tuple):
         value = f"[{', '.join(map(str, value))}]"
     if words(field.type) == "[duration](#amounts)":
         value = format_duration(value)
-    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+    return f"default `{str(value).lower() if isinstance(value, bool) else value}`"
 
 
 def meta(alias):

@@ -5,6 +5,7 @@ import pathlib
 import typer
 from typer.main import get_command
 
+from tests.support.markdown import entry, table
 from tfsteps.cli.app import app
 from tfsteps.launcher.exit_codes import ExitCode
 
@@ -29,7 +30,7 @@ def page():
     assert set(EXITS) == set(ExitCode)
     group = get_command(app)
     top = typer.Context(group, info_name="tfsteps")
-    exits = table("exit code", "meaning", [(str(int(code)), text) for code, text in [*EXITS.items(), *SIGNALS]])
+    exits = table(["exit code", "meaning"], [(str(int(code)), text) for code, text in [*EXITS.items(), *SIGNALS]])
     commands = [section(typer.Context(command, top, info_name=name)) for name, command in group.commands.items()]
     return (
         "\n\n".join(
@@ -50,15 +51,7 @@ def section(context):
     command = context.command
     usage = command.get_usage(context).removeprefix("Usage: ")
     rows = [param.get_help_record(context) for param in command.get_params(context)]
-    shown = [(f"`{name}`".replace("|", r"\|"), text) for name, text in rows if "--help" not in name]
     examples = "\n".join(line.strip() for line in command.epilog.partition("\b\n")[2].splitlines())
     parts = [f"## {context.info_name}", f"```\n{usage}\n```", command.help, f"```sh\n{examples}\n```"]
-    parts.append(table("argument", "meaning", shown))
+    parts.append("\n".join(entry(f"**`{name}`**", text) for name, text in rows if "--help" not in name))
     return "\n\n".join(parts).rstrip()
-
-
-def table(left, right, rows):
-    """Return a Markdown table; empty without rows."""
-    if not rows:
-        return ""
-    return "\n".join([f"| {left} | {right} |", "|---|---|", *(f"| {name} | {text} |" for name, text in rows)])

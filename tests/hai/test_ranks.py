@@ -127,7 +127,7 @@ def greeted(connect, greeting):
 
 
 def closed(connection):
-    """Tell whether the other side closes a connection without a word."""
+    """Tell whether the other side closes a connection without sending anything."""
     with connection, contextlib.suppress(ConnectionError):
         return connection.recv(100) == b""
     return True

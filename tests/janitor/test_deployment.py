@@ -88,7 +88,7 @@ def test_a_killed_launchers_job_goes_with_its_workflow(cluster, namespace, image
     assert janitor_log(cluster, namespace) == passed, "the Workflow goes on: nothing is due"
 
     cluster.api.patch(WORKFLOWS, namespace, "killed", {"spec": {"shutdown": "Terminate"}})
-    until(lambda: not jobs(cluster, namespace, owner), PERIOD_SECONDS + 5)
+    until(lambda: not jobs(cluster, namespace, owner))
     until(lambda: f"{JOBS.kind} {namespace}/{before['name']} deleted: " in janitor_log(cluster, namespace))
     assert [job["uid"] for job in jobs(cluster, namespace, sibling)] == [beside["uid"]]
 

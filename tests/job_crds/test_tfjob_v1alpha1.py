@@ -19,7 +19,7 @@ _BATCH = Resource("batch/v1", "jobs", "Job")
 _CONFIG_MAPS = Resource("v1", "configmaps", "ConfigMap")
 ROLES = {"chief": {}, "worker": {"replicas": 2}}
 AGAIN_SECONDS = 20  # a Job waits for 10 s before it replaces a pod
-LONG = "trap 'exit 143' TERM; sleep 600 & wait"  # not for 30 s more: the shell that is PID 1 would not hear SIGTERM
+LONG = "trap 'exit 143' TERM; sleep 600 & wait"  # not for 30 s more: the shell that is PID 1 would not get SIGTERM
 
 
 @pytest.fixture

@@ -280,8 +280,8 @@ assert target
 when = time.time() + 0.5
 print(when, flush=True)
 time.sleep(when - time.time())
-for each in target:
-    os.kill(each, {number})
+for pid in target:
+    os.kill(pid, {number})
 """
         command = ("exec", "-n", self.namespace, pod, "-c", "main", "--", "python", "-c", program)
         with self.cluster.kubectl_process(*command) as process:

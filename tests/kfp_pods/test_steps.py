@@ -285,7 +285,7 @@ def test_the_notification_step_in_a_pod_without_a_webhook(backend):
     status = {"state": "RUNNING", "error": {}, "pipelineTaskName": "exit-handler-1"}
     ended = backend.finish(Step(backend.run("told"), "exit-handler-1.onExit.notify", "notify", {"status": status}))
     assert (ended.code, ended.parameter("delivered")) == (0, False)
-    assert "`failed` was not sent: the variable TFSTEPS_WEBHOOK_URL is not set" in ended.output
+    assert "`unknown` was not sent: the variable TFSTEPS_WEBHOOK_URL is not set" in ended.output
 
 
 @pytest.fixture

@@ -109,6 +109,18 @@ def test_ctrl_c_in_attach_leaves_the_job_and_a_second_attach_changes_nothing():
         assert second.wait(100) == ExitCode.SUCCEEDED
 
 
+def test_attach_ends_when_nobody_reads_it_and_the_job_goes_on():
+    attempt = detached("r1", program="while [ ! -e go ]; do echo line; sleep 0.05; done")
+    with attached("r1") as process:
+        read_until(process, "line")
+        process.stdout.close()
+        assert process.wait(100) == 141
+        assert process.stderr.read() == ""
+    assert attempt.alive().yes
+    pathlib.Path("go").touch()
+    assert tfsteps("attach", "r1").returncode == ExitCode.SUCCEEDED
+
+
 def test_a_detached_job_is_stopped_like_any_other():
     attempt = detached("r1")
     with attached("r1") as process:

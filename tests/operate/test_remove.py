@@ -112,7 +112,7 @@ def test_the_commands_of_the_page_remove_it_all(cluster, team, image, kubectl, t
         )
     for script in removals:
         run(script, tmp_path, kubectl)
-    until(lambda: left(run(check, tmp_path, kubectl), team) == [], seconds=90)
+    until(lambda: left(run(check, tmp_path, kubectl), team) == [])
     assert exists(cluster.api, ACCOUNTS, team, "default"), "what is not of tfsteps stays"
     assert not exists(cluster.api, RUNTIMES, "", "tensorflow-parameter-server")
 

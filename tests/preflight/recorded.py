@@ -56,7 +56,7 @@ def main(program, account, record, *arguments):
             return begin(self, path, query, **options)
 
         def refuse(self, request, status, *answer):
-            if request.endswith("/log"):  # of others, `recorded` hears
+            if request.endswith("/log"):  # `recorded` gets the others
                 write(status, *request.split())
             return refused(self, request, status, *answer)
 

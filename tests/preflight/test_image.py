@@ -20,7 +20,7 @@ UNPRIVILEGED = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["AL
 OUTPUTS = "/tmp/run/pipeline/run/{name}/11111111-2222-3333-4444-555555555555/outputs.json"
 VERSIONS = """
 import importlib.metadata, json
-print(json.dumps({each.name.lower(): each.version for each in importlib.metadata.distributions()}))
+print(json.dumps({package.name.lower(): package.version for package in importlib.metadata.distributions()}))
 """
 AND_SHOW_OUTPUTS = """
 python -m tfsteps.steps.train.launcher "$@"
@@ -109,7 +109,7 @@ def jobs(cluster, namespace, stem):
 
 WHAT_IT_IS = """
 import importlib.metadata, json, os, sys
-installed = sorted(each.name for each in importlib.metadata.distributions(path=[sys.path[-1]]))
+installed = sorted(package.name for package in importlib.metadata.distributions(path=[sys.path[-1]]))
 print(json.dumps([os.getuid(), sys.prefix, installed, os.access(sys.prefix, os.W_OK)]))
 """
 LAUNCHER = ["python", "-m", "tfsteps.steps.train.launcher"]

@@ -154,7 +154,7 @@ def test_nothing_was_refused(life, stage):
 
 def test_every_granted_permission_is_needed_and_every_needed_one_is_granted(life, stage):
     used = {tuple(permission) for launcher in stage.launchers for _, *permission in launcher.requests()}
-    assert used == granted()
+    assert used - FOR_USAGE == granted()  # it is sent if a job runs for long enough, as on a busy machine
 
 
 def test_what_is_left(life, stage):

@@ -36,7 +36,7 @@ CORES = {
     "tensorboard": 0.4,
     "faults": 0.45,
     "janitor": 0.2,
-    "unknown": 0.4,
+    "unknown": 1.0,
     "unit": 0,
     "soak": 0.5,
     "wire": 0.15,
@@ -72,6 +72,7 @@ _WITHOUT_CLUSTER = {
     "unknown",
     "wire",
 }
+_NEEDS_CLUSTER = re.compile(r"^pytestmark = .*\bmark\.cluster\b", re.MULTILINE)
 _BUSY = 0.5
 """The share of a core from which on a suite without a cluster is left for the end."""
 
@@ -208,12 +209,19 @@ def suites(
     Args:
         folder: The folder of the tests.
         expected: Seconds of suites, by `Suite.measured_as`; what is not there is taken for a minute.
-        cluster: Also the tests that need a cluster.
+        cluster: Also the tests that need a cluster; without them, a suite whose files all need one is left out: pytest
+            would take half a minute to find that it has no tests.
         arguments: Further ones of pytest.
     """
     without = "" if cluster else "not cluster and "
     together, alone = [], []
-    for name in sorted({file.relative_to(folder).parts[0] for file in folder.glob("*/**/test_*.py")}):
+    texts: dict[str, str] = {}
+    for file in sorted(folder.glob("*/**/test_*.py")):
+        text, name = file.read_text("utf-8"), file.relative_to(folder).parts[0]
+        if cluster or not _NEEDS_CLUSTER.search(text):
+            texts[name] = texts.get(name, "") + text
+    for name, text in texts.items():
+        marks = set(re.findall(r"^[^\"'\n]*\bmark\.(\w+)", text, re.MULTILINE))  # not those in strings
 
         def suite(suffix: str, marks: str, name: str = name) -> Suite:
             full = name + suffix
@@ -226,12 +234,10 @@ def suites(
             return variant
 
         others = f"not {_ALONE} and not {_DISRUPTIVE}"
-        if f"{name}-{_TENSORFLOW}" in CORES:
+        if f"{name}-{_TENSORFLOW}" in CORES and _TENSORFLOW in marks:
             together.append(suite(f"-{_TENSORFLOW}", f"{others} and {_TENSORFLOW}"))
             others += f" and not {_TENSORFLOW}"
         together.append(suite("", others))
-        text = "".join(file.read_text("utf-8") for file in (folder / name).rglob("test_*.py"))
-        marks = set(re.findall(r"^[^\"'\n]*\bmark\.(\w+)", text, re.MULTILINE))  # not those in strings
         if _DISRUPTIVE in marks:
             together.append(suite(f"-{_DISRUPTIVE}", _DISRUPTIVE))
         if _ALONE in marks:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from tests.soak.judge import JobRecord
+from tests.support.markdown import entry, table, wrapped
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "operate" / "soak.md"
 FULL_MINUTES, FULL_JOBS = 20, 200
@@ -32,15 +33,20 @@ def page(
     options: argparse.Namespace, jobs: Sequence[JobRecord], figures: Mapping[str, int], problems: Sequence[str]
 ) -> str:
     """Return the page of a soak."""
-    text = "\n".join(f"- {problem}" for problem in problems) or "No problem was found."
-    return (
-        f"{_HEAD}\n"
-        f"## Last full soak\nSeed {options.seed}, {options.minutes:g} minutes, {options.parallel} jobs at a time, on "
-        f"{os.cpu_count()} cores with Python {platform.python_version()}.\n\n{text}\n\n"
-        f"| what | number |\n|---|---|\n{_rows(figures)}\n"
-        f"| job system | jobs |\n|---|---|\n{_rows(Counter(f'`{job.plan.system}`' for job in jobs))}\n"
-        f"| exit code of a launcher | launchers |\n|---|---|\n{_rows(_codes(jobs))}"
+    text = "\n".join(entry(problem) for problem in problems) or "No problem was found."
+    settings = (
+        f"Seed {options.seed}, {options.minutes:g} minutes, {options.parallel} jobs at a time, on "
+        f"{os.cpu_count()} cores with Python {platform.python_version()}."
     )
+    tables = [
+        ("what", "number", figures),
+        ("job system", "jobs", Counter(f"`{job.plan.system}`" for job in jobs)),
+        ("exit code of a launcher", "launchers", _codes(jobs)),
+    ]
+    counts = [
+        table((what, unit), [(name, str(count)) for name, count in items.items()]) for what, unit, items in tables
+    ]
+    return "\n\n".join([f"{_HEAD}\n## Last full soak\n{wrapped(settings)}", text, *counts]) + "\n"
 
 
 def _codes(jobs: Sequence[JobRecord]) -> Mapping[str, int]:
@@ -50,7 +56,3 @@ def _codes(jobs: Sequence[JobRecord]) -> Mapping[str, int]:
 
 def _code(code: int | None) -> str:
     return "none" if code is None else f"{code}" if code >= 0 else f"signal {-code}"
-
-
-def _rows(numbers: Mapping[str, int]) -> str:
-    return "".join(f"| {name} | {number} |\n" for name, number in numbers.items())

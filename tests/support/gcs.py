@@ -14,7 +14,7 @@ from tfsteps.tensorboard.process import _free_port
 
 @contextlib.contextmanager
 def served_bucket(name):
-    """Yield the address of a server with one empty bucket; it speaks the JSON API alone, which gcsfs uses."""
+    """Yield the address of a server with one empty bucket; it has the JSON API alone, which gcsfs uses."""
     port = int(_free_port(""))
     with create_server("127.0.0.1", port, in_memory=True, default_bucket=name):
         yield f"http://127.0.0.1:{port}"
@@ -22,7 +22,7 @@ def served_bucket(name):
 
 @contextlib.contextmanager
 def served_xml_bucket(name):
-    """Yield the variables of a client of a server with one empty bucket; it speaks the XML API alone, as obstore does.
+    """Yield the variables of a client of a server with one empty bucket; it has the XML API alone, as obstore does.
 
     Google has made its XML API like S3's: objects, listings and errors are alike, and a token takes the place of the
     signature.

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 _T = TypeVar("_T")
 
-LONGEST = 180.0
+LONGEST = 400.0
 """Seconds after which what did not happen never will, however busy the machine is. What is promised earlier says so;
 what must not end by itself meanwhile sleeps for longer."""
 

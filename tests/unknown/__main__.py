@@ -73,8 +73,7 @@ def main() -> int:
             for system in scenario.systems
             if name in (options.scenario or SCENARIOS) and system in (options.system or scenario.systems)
         ]
-        await asyncio.gather(*scenes)
-        return runner.results
+        return [result for scene in await asyncio.gather(*scenes) for result in scene]
 
     results = asyncio.run(run())
     say.progress()

@@ -211,7 +211,7 @@ class Environment:
         launched.signal(signal.SIGTERM)
 
     async def kill(self, *launchers):
-        """Take launchers away without a word: their nodes are lost."""
+        """Kill launchers with no SIGTERM before: their nodes are lost."""
         for item in launchers:
             item.signal(signal.SIGKILL)
             self.cluster.remove("pods", item.pod)

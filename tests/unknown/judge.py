@@ -42,7 +42,7 @@ def _healthy_jobs(w):
 
 
 def _asked_to_stop(w):
-    """Yield each job that was asked to stop, and is still there without a word about it."""
+    """Yield each job that was asked to stop, is still there, and is not reported."""
     for job in w.jobs.jobs():
         task = w.task_of(job)
         if task not in w.asked or job["metadata"]["uid"] in w.jobs.results:
@@ -60,7 +60,7 @@ def _says_so(launched):
 
 
 def _owners(w):
-    """Yield each job that nothing will remove, and nobody speaks of."""
+    """Yield each job that nothing will remove, and that no output mentions."""
     outputs = " ".join(launcher.output for launcher in w.launchers)
     for job in w.jobs.jobs():
         if not w.jobs.owned(job) and "owner" not in outputs:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from tests.support.markdown import entry, table
 from tests.unknown.faults import OUTAGE_SECONDS, SLOW_SECONDS
 from tests.unknown.run import Result
 from tests.unknown.scenarios import ALL, SCENARIOS
@@ -38,6 +39,10 @@ After each run:
 | {{}}, log-in page | Answered with status 200, and something else than was asked for |
 | outage | From this request on, all connections are reset for {outage:.0f} s |
 
+The scenarios are:
+
+{scenarios}
+
 Each cell has the number of requests and the number of runs:
 
 """
@@ -48,14 +53,22 @@ def page(results: Iterable[Result], every: int = 1) -> str:
     results = list(results)
     good = sum(not result.problems for result in results)
     share = "" if every == 1 else f"This page is of a run of each {every}th case. "
-    head = _HEAD.format(share=share, good=good, runs=len(results), slow=SLOW_SECONDS, outage=OUTAGE_SECONDS)
-    rows = ["| scenario | " + " | ".join(ALL) + " |", "|---" * (len(ALL) + 1) + "|"]
-    for name, scenario in SCENARIOS.items():
-        cells = [
-            _cell([item for item in results if (item.case.scenario, item.case.system) == (name, on)]) for on in ALL
+    head = _HEAD.format(
+        share=share,
+        good=good,
+        runs=len(results),
+        slow=SLOW_SECONDS,
+        outage=OUTAGE_SECONDS,
+        scenarios="\n".join(entry(f"**{name}**", scenario.about) for name, scenario in SCENARIOS.items()),
+    )
+    rows = [
+        [
+            name,
+            *(_cell([item for item in results if (item.case.scenario, item.case.system) == (name, on)]) for on in ALL),
         ]
-        rows.append(f"| {name}: {scenario.about} | " + " | ".join(cells) + " |")
-    return head + "\n".join(rows) + "\n"
+        for name in SCENARIOS
+    ]
+    return f"{head}{table(['scenario', *ALL], rows)}\n"
 
 
 def _cell(results):

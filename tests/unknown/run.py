@@ -46,14 +46,9 @@ class Result:
 
 
 class Runner:
-    """Runs cases, some at once.
-
-    Attributes:
-        results: Of all that have run.
-    """
+    """Runs cases, some at once."""
 
     def __init__(self, at_once: int = AT_ONCE, mutant: str = "", say=lambda _result: None):
-        self.results: list[Result] = []
         self._mutant, self._say = mutant, say
         self._zygote = multiprocessing.get_context("forkserver")
         self._zygote.set_forkserver_preload(launcher.PRELOAD)
@@ -80,15 +75,14 @@ class Runner:
             methods = {request.point: request.method for request in environment.requests}
             met = any(server.met for server in environment.servers)
             result = Result(case, wrong, points, methods, met, time.monotonic() - began, outputs)
-        self.results.append(result)
         self._say(result)
         return result
 
-    async def scenario(self, scenario: str, system: str, choose=lambda _number, _case: True) -> None:
+    async def scenario(self, scenario: str, system: str, choose=lambda _number, _case: True) -> list[Result]:
         """Run a scenario without a fault, and then all its cases that `choose` chooses."""
         first = await self.case(Case(scenario, system))
         if first.problems:
-            return
+            return [first]
         cases = [
             Case(scenario, system, point, name)
             for point in first.points
@@ -96,7 +90,8 @@ class Runner:
             for name, fault in FAULTS.items()
             if not fault.changes or _changes(point, first.methods[point])
         ]
-        await asyncio.gather(*(self.case(case) for number, case in enumerate(cases) if choose(number, case)))
+        chosen = [case for number, case in enumerate(cases) if choose(number, case)]
+        return [first, *await asyncio.gather(*map(self.case, chosen))]
 
 
 def _changes(point, method):

@@ -20,20 +20,21 @@ def _name(scene):
 
 
 @pytest.fixture(scope="module")
-def results(request):
-    """The results of the selected tests, by scenario and system: all run at once: mostly they wait."""
-    scenes = [item.callspec.params["scene"] for item in request.session.items if item.module is request.module
-              and "scene" in item.callspec.params]  # fmt: skip
+def scenes(request):
+    """A function that waits for the results of a scene. All selected ones run at once: mostly they wait."""
+    selected = [item.callspec.params["scene"] for item in request.session.items if item.module is request.module
+                and "scene" in item.callspec.params]  # fmt: skip
 
-    async def run():
+    async def start():
         runner = Runner()
-        await asyncio.gather(*(runner.scenario(*scene, _chosen(scene)) for scene in scenes))
-        return runner.results
+        return {scene: asyncio.create_task(runner.scenario(*scene, _chosen(scene))) for scene in selected}
 
-    by_case: dict = {}
-    for result in asyncio.run(run()):
-        by_case.setdefault((result.case.scenario, result.case.system), []).append(result)
-    return by_case
+    async def results(scene):
+        return await tasks[scene]
+
+    with asyncio.Runner() as loop:
+        tasks = loop.run(start())
+        yield lambda scene: loop.run(results(scene))
 
 
 def _chosen(scene):
@@ -42,8 +43,8 @@ def _chosen(scene):
 
 
 @pytest.mark.parametrize("scene", SCENES, ids=_name)
-def test_a_fault_at_a_request(scene, results):
-    wrong = [f"{result.case}: {'; '.join(result.problems)}" for result in results[scene] if result.problems]
+def test_a_fault_at_a_request(scene, scenes):
+    wrong = [f"{result.case}: {'; '.join(result.problems)}" for result in scenes(scene) if result.problems]
     assert not wrong, "\n".join(wrong)
 
 

@@ -6,6 +6,7 @@ out. A test that wants another answer gives bytes.
 
 import contextlib
 import http.server
+import itertools
 import json
 import socket
 import ssl
@@ -241,14 +242,8 @@ def serve(script, *, tls=False):
 
     `script` is a function, or a list of answers, the last for ever. An answer is an Answer, "reset" or "hang".
     """
-    answers = list(script) if isinstance(script, list) else None
-
-    def next_answer(asked):
-        if answers is None:
-            return script(asked)
-        return answers.pop(0) if len(answers) > 1 else answers[0]
-
-    server = Server(next_answer, tls=tls)
+    answers = itertools.chain(script, itertools.repeat(script[-1])) if isinstance(script, list) else None
+    server = Server(script if answers is None else lambda _: next(answers), tls=tls)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     try:

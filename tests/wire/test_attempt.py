@@ -104,7 +104,7 @@ def test_the_job_object_decides_and_not_a_part_of_the_job(monkeypatch):
     parts = {"tfsteps.dev/parts": "worker", REPORTED: "2026-11-23T10:00:00+00:00"}
     items = [of_jobs("chief", "Complete", [], **parts), of_jobs("worker", "Failed", [{"kind": "Job", "uid": "chief"}])]
     monkeypatch.setattr(kubeflow, "PLUGIN", jobs.PLUGIN)
-    assert attempt(Answer(200, {"items": items}), monkeypatch)[0] == 1, "the end was reported: a retry begins anew"
+    assert attempt(Answer(200, {"items": items}), monkeypatch)[0] == 1, "the end was reported: a retry starts a new job"
     items[1]["status"]["conditions"][0]["type"] = "Complete"
     assert attempt(Answer(200, {"items": items}), monkeypatch)[0] == 0
 

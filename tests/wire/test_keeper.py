@@ -204,7 +204,7 @@ def test_a_launcher_whose_pod_is_deleted_without_a_sigterm_goes_on(monkeypatch):
         until(lambda: next(events) and cluster.job["metadata"]["ownerReferences"] == [KEEPER])
         job._tracker.object.item = cluster.job  # as the watch of a real server does
         until(lambda: next(events) and cluster.job["metadata"]["ownerReferences"] == [OWNER])
-        assert not job._stop.leaving
+        assert not job._stop.detaching
         job.stop(Cause.CANCELLED)
         assert cluster.job["metadata"]["ownerReferences"] == [KEEPER]
         for api in (job._api, job._host._api):

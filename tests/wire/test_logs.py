@@ -306,7 +306,7 @@ def test_a_restart_reported_late_is_read_before_the_next_one_deletes_its_log(mon
     with reading(script) as (_, read, log):
         until(lambda: read.texts)
         log.tell(1, ended=False)
-        until(lambda: b"its last word" in read.texts, seconds=10)
+        until(lambda: b"its last word" in read.texts)
         assert [text for text in read.texts if text != b"second life"] == [b"first life", b"its last word"]
 
 
@@ -467,6 +467,38 @@ def test_lines_that_the_node_dropped_are_reported_at_their_place():
         assert read.incomplete
 
 
+def test_a_gap_is_reported_although_the_earlier_incarnation_was_missing():
+    answers = [Answer(parts=[line(1, "one")])]
+
+    def script(asked):
+        if asked.query.get("previous") == "true":
+            return refusal(400, "BadRequest", "previous terminated container not found")
+        return answers.pop() if answers else Answer(parts=[line(9, "later")])
+
+    with reading(script, restarts=1) as (_, read, log):
+        until(lambda: b"later" in read.texts)
+        log.tell(1, ended=True)
+        until(lambda: read.closed)
+    notes = [f"(log incomplete: {why})".encode() for why in (logs._NO_PREVIOUS, logs._GAP)]
+    assert read.texts == [notes[0], b"one", notes[1], b"later"]
+
+
+def test_a_rotated_log_of_the_earlier_incarnation_comes_once_though_its_answer_broke_off():
+    earlier = [line(3, "third"), line(4, "fourth")]
+    previous = [earlier, earlier, [earlier[0], "reset"]]  # the first two tell that the last line read is gone
+
+    def script(asked):
+        if asked.query.get("previous") != "true":
+            return Answer(parts=[line(1, "first")] if asked.query["follow"] == "true" else [line(5, "fifth")])
+        return Answer(parts=earlier[-1:] if "tailLines" in asked.query else previous.pop(0) if previous else earlier)
+
+    with reading(script) as (_, read, log):
+        until(lambda: read.texts)
+        log.tell(1, ended=True)
+        until(lambda: read.closed)
+    assert read.texts == [b"first", f"(log incomplete: {logs._GAP})".encode(), b"third", b"fourth", b"fifth"]
+
+
 def test_a_rotated_log_whose_last_line_is_still_there_lacks_nothing():
     lines = [line(i // 20, f"line {i}", f"{i % 20:09d}") for i in range(40)]
     with reading(node(lines, cuts=[30], lost=27)) as (_, read, log):
@@ -535,6 +567,85 @@ def test_a_last_line_without_an_end():
         log.tell(0, ended=True)
         until(lambda: read.closed)
         assert read.texts == [b"one", b"two"]
+
+
+def test_a_last_line_without_an_end_that_is_too_long_for_one():
+    long = line(2, "x" * (3 << 20))[:-1]
+    with reading(lambda _asked: Answer(parts=[line(1, "one"), long])) as (_, read, log):
+        log.tell(0, ended=True)
+        until(lambda: read.closed)
+        assert read.texts[0] == b"one"
+        assert b"".join(read.texts[1:]) == b"x" * (3 << 20)
+        assert not read.incomplete
+
+
+def test_the_beginning_of_a_line_that_was_read_whole_later_is_no_line_when_the_pod_is_gone():
+    whole = [line(1, "one"), line(2, "two three")]
+    answers = [Answer(parts=[whole[0], whole[1][:-7]]), Answer(parts=[*whole, line(3, "four")[:12], "reset"])]
+    gone = refusal(404, "NotFound")
+    with reading(lambda _asked: answers.pop(0) if answers else gone) as (_, read, log):
+        until(lambda: read.texts[1:])
+        until(lambda: log.failing)
+        log.gone()
+        until(lambda: read.closed)
+        assert read.texts == [b"one", b"two three"]
+        assert read.closed == [""]
+
+
+def test_a_message_of_the_node_is_no_line_when_the_pod_is_gone():
+    message = b"unable to retrieve container logs for containerd://1"
+    answers = [Answer(parts=[line(1, "one")[:-1]]), Answer(parts=[message])]
+    gone = refusal(404, "NotFound")
+    with reading(lambda _asked: answers.pop(0) if answers else gone) as (_, read, log):
+        until(lambda: log.failing)
+        log.gone()
+        until(lambda: read.closed)
+        assert read.texts == [b"one"]
+
+
+def test_the_beginning_of_the_first_line_is_one_line_if_the_container_was_started_again():
+    def script(asked):
+        if asked.query.get("previous"):
+            return Answer(parts=[line(1, "one")[:-1]])
+        return Answer(parts=[line(1, "one")[:-1]]) if len(answered) < 1 else gone
+
+    answered, gone = [], refusal(404, "NotFound")
+    with reading(script) as (server, read, log):
+        until(lambda: server.asked)
+        time.sleep(0.2)
+        answered.append(True)
+        log.tell(1, ended=False)
+        until(lambda: log.failing and read.texts)
+        log.gone()
+        until(lambda: read.closed)
+        assert read.texts == [b"one"]
+
+
+def test_an_answer_that_is_cut_within_what_was_read_is_not_the_end():
+    def script(asked):
+        if asked.query["follow"] == "true":
+            return Answer(parts=[line(1, "one"), line(2, "two")])
+        if "tailLines" in asked.query:
+            return Answer(parts=[line(2, "two"), line(3, "three")])
+        cut = [] if seen else [line(1, "one"), line(2, "two")[:-3]]
+        seen.append(True)
+        return Answer(parts=cut or [line(1, "one"), line(2, "two"), line(3, "three")])
+
+    seen = []
+    with reading(script) as (_, read, log):
+        until(lambda: read.texts[1:])
+        log.tell(0, ended=True)
+        until(lambda: read.closed)
+        assert read.texts == [b"one", b"two", b"three"]
+
+
+def test_the_beginning_of_a_line_is_kept_when_another_pod_gets_the_name():
+    other = Answer(body={"metadata": {"uid": "u2"}})
+    logs_of = [Answer(parts=[line(1, "one"), line(2, "tw")[:-1]]), Answer(parts=[line(4, "other pod")])]
+    with reading(lambda asked: logs_of.pop(0) if asked.path.endswith("/log") else other, uid="u1") as (_, read, _log):
+        until(lambda: read.closed)
+        assert read.texts == [b"one", b"tw"]
+        assert read.closed == [""]
 
 
 def test_a_last_line_without_an_end_before_a_restart():

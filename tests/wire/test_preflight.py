@@ -1,4 +1,4 @@
-"""The preflight at the wire: what is asked, and that only a definite no stops a launch."""
+"""The preflight at the wire: the requests, and that only a certain refusal stops a launch."""
 
 import base64
 import pathlib

@@ -129,7 +129,7 @@ def everything(api):
     log = ContainerLog(loop, api, "ns", "p", "c", put=lambda new: texts.extend(new.texts), closed=closed.append)
     log.tell(0, ended=True)
     try:
-        until(lambda: len(seen) > 1 and closed, 30)
+        until(lambda: len(seen) > 1 and closed)
     finally:
         api.stopping.set()
         loop.close()

@@ -375,10 +375,16 @@ def test_a_workflow_whose_launcher_failed_without_a_job_is_listed_and_shown(pipe
     assert engine_of(pipelines(pod, command=as_json)) == "argo"
     pod["metadata"]["annotations"] = {"workflows.argoproj.io/node-name": "nightly-b4b4b.root.train.executor"}
     assert engine_of(pipelines(pod, command=as_json)) == "kfp"
-    for name in ("0b9a5a3e", "nightly-b4b4b", "nightly"):
+    for name in ("0b9a5a3e", "0b9a", "latest", "nightly-b4b4b", "nightly"):
         lines = pipelines(pod, command=("show", name))
         assert lines[0].split() == ["run", "0b9a5a3e"]
         assert lines[-1] == f"nightly failed after 3s: {REFUSED}"
+
+
+def test_a_run_that_is_not_known_may_be_spelled_like_one_without_a_job(monkeypatch, tmp_path):
+    with serve(PipelineCluster(launched_job(), failed_launcher()).answer) as server:
+        write_kubeconfig(tmp_path / "kubeconfig", server, monkeypatch)
+        assert "nearest: 0b9a5a3e" in refused("show", "0b9a5a3f", *K)
 
 
 def test_a_run_of_kubeflow_pipelines_whose_job_was_deleted_is_listed_and_shown(pipelines):
@@ -389,6 +395,19 @@ def test_a_run_of_kubeflow_pipelines_whose_job_was_deleted_is_listed_and_shown(p
     rows = [line.split()[:7] for line in pipelines(pod)]
     assert ["nightly-b4b4b", "0b9a5a3e", "nightly", "-", "-", "failed", "-"] in rows
     assert pipelines(pod, command=("show", "0b9a5a3e"))[-1] == f"nightly failed after 3s: {stopped}"
+
+
+def test_the_tree_of_a_run_without_a_job_has_its_workflow_and_the_steps(shown):
+    pod = failed_launcher(run="run", workflow="nightly-x7k2p")
+    text, graph, notes = shown(pod, workflow=workflow(phase="Failed", nodes=by_id(NODES)))
+    heads = [line.split(":")[0] for line in tree_of(text)]
+    steps_shown = ["   ├─ step prepare", "   ├─ step fit", "   └─ step report"]
+    assert heads == ["└─ pipeline nightly-x7k2p", *steps_shown]
+    assert only(graph, "pipeline")["state"] == "failed"
+    assert notes == []
+    _, graph, notes = shown(pod, refused=["workflows"])
+    assert only(graph, "pipeline")["name"] == "nightly-x7k2p"
+    assert "workflows is forbidden" in notes[0]
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,12 @@ JOB = spec.from_plain({**JOB_FIELDS, "outputs": {"metrics": {"loss": "loss"}}})
 LOGS = "/claim/tfsteps/r/t/logs"
 LABELS = {"app.kubernetes.io/managed-by": "tfsteps", "tfsteps.dev/run-id": "r", "team": "a"}
 LAUNCHER = {
-    "metadata": {"name": "step", "namespace": "ns", "uid": "l"},
+    "metadata": {
+        "name": "step",
+        "namespace": "ns",
+        "uid": "l",
+        "annotations": {"kubectl.kubernetes.io/default-container": "main"},
+    },
     "spec": {
         "containers": [
             {"name": "istio-proxy", "image": "istio:1"},

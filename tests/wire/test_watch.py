@@ -320,7 +320,7 @@ def test_whether_anything_can_be_seen():
         api.stopping.set()
 
 
-def test_pauses_begin_anew_after_a_good_stretch(monkeypatch):
+def test_pauses_start_again_after_a_good_stretch(monkeypatch):
     """A balancer that cuts every connection after a while must not blind us for half a minute each time."""
     monkeypatch.setattr(watch, "_LONG_SECONDS", 0.3)
     cut = Answer(parts=[event("BOOKMARK", 2), 0.4, "reset"])

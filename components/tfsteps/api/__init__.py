@@ -49,6 +49,11 @@ _MODULES = {
 _LATER = {name: module for module, names in _MODULES.items() for name in names}
 
 
+def __dir__() -> list[str]:
+    """Return the public names, for completion in notebooks."""
+    return list(__all__)
+
+
 def __getattr__(name: str) -> Any:
     """Return what is loaded when it is asked for: commands import modules of this package, and start quickly."""
     if name in _LATER:

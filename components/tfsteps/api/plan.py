@@ -258,6 +258,7 @@ def launch_plan(plan: Plan, observers: Sequence[Observer], tensorboard_url: str 
         observers=observers,
         tensorboard_url=tensorboard_url,
         warnings=plan.warnings,
+        checked=True,
     )
 
 

@@ -28,7 +28,7 @@ from tfsteps.systems import registry
 _CREATED, _DURATION, _TASK = "created", "duration", "task"
 _COLUMNS = (
     "NAMESPACE",
-    "WORKFLOW",
+    "OBJECT",
     "RUN",
     "PIPELINE",
     "TRIGGER",
@@ -42,7 +42,7 @@ _COLUMNS = (
 )
 _LATEST = dt.datetime(9999, 12, 31, tzinfo=dt.UTC).timestamp()
 _UNKNOWN = Status(identity=Identity(run="", task=""), job="", system="", state=State.UNKNOWN)
-SPARE = ("SYSTEM", "ATTEMPT", "DURATION", "PIPELINE", "WORKFLOW")
+SPARE = ("SYSTEM", "ATTEMPT", "DURATION", "PIPELINE", "OBJECT")
 """Columns that a narrow terminal leaves out, in this order."""
 
 
@@ -51,15 +51,15 @@ class Entry(msgspec.Struct, frozen=True):
 
     Attributes:
         status: Of a job; of a pipeline, its state and its times: it has no job system.
-        workflow: The name of its Workflow; empty = none.
+        run_object: The name of the object of its run on a cluster, such as a Workflow; empty = none.
         job: The job, as its backend returned it; None = it is a pipeline.
         trigger: What started its pipeline: manual, scheduled, unknown; `-` = it has none; empty = nobody asked.
         demo: The mark of a demo; None = it is none.
-        engine: The name of a pipeline's engine; empty = it is a job.
+        engine: The name of a pipeline's engine; empty = it is a job, or that was not recorded.
     """
 
     status: Status
-    workflow: str = ""
+    run_object: str = ""
     job: Job | None = None
     trigger: str = ""
     demo: Mark | None = None
@@ -76,7 +76,7 @@ class Entry(msgspec.Struct, frozen=True):
         status = job.status
         if not status.metrics and status.state.terminal and (record := record_of(status)):
             status = msgspec.structs.replace(status, metrics=record.status.metrics, code=record.status.code)
-        return cls(status, job.workflow, job, demo=job.demo)
+        return cls(status, job.run_object, job, demo=job.demo)
 
     @classmethod
     def of_pipeline(cls, record: PipelineRecord) -> "Entry":
@@ -89,10 +89,10 @@ class Entry(msgspec.Struct, frozen=True):
             message=record.message,
             created=record.created,
             ended=record.ended,
-            location=Location.ELSEWHERE if record.workflow else Location.LOCAL,
-            outlives_launcher=bool(record.workflow),
+            location=Location.ELSEWHERE if record.run_object else Location.LOCAL,
+            outlives_launcher=bool(record.run_object),
         )
-        return cls(status, record.workflow, demo=record.demo, engine=record.engine)
+        return cls(status, record.run_object, demo=record.demo, engine=record.engine)
 
     def seconds(self, now: float) -> float | None:
         """Return how long it has run, in seconds; None if that is not known."""
@@ -239,7 +239,8 @@ def ordered(entries: Sequence[Entry], sort: str, now: float) -> list[Entry]:
             return ()
         if sort == _TASK:
             return not entry.is_job, entry.status.identity.task
-        return _descending(entry.seconds(now) if sort == _DURATION else entry.status.metrics.get(sort))
+        value = entry.seconds(now) if sort == _DURATION else entry.status.metrics.get(sort)
+        return value is None, -(value or 0.0)  # the highest value first, None last
 
     return sorted(entries, key=lambda entry: (entry.demo is None, key(entry), -entry.status.created))
 
@@ -262,12 +263,12 @@ def metric_names(entries: Iterable[Entry]) -> list[str]:
 def rows(entries: Sequence[Entry], metrics: Sequence[str], now: float, *, namespaces: bool) -> list[list[str]]:
     """Return the header and a row for each entry.
 
-    Columns that would be empty are left out: the namespace unless `namespaces`; Workflows, pipelines and demos if there
-    are none. Each of `metrics` adds a column.
+    Columns that would be empty are left out: the namespace unless `namespaces`; objects of runs, pipelines and demos if
+    there are none. Each of `metrics` adds a column.
     """
     used = {
         "NAMESPACE": namespaces,
-        "WORKFLOW": any(entry.workflow for entry in entries),
+        "OBJECT": any(entry.run_object for entry in entries),
         "TRIGGER": any(entry.trigger for entry in entries),
         "DEMO": any(entry.demo for entry in entries),
         "PIPELINE": any(entry.status.identity.pipeline for entry in entries),
@@ -283,7 +284,7 @@ def summary(entry: Entry, metrics: Sequence[str], now: float) -> dict[str, objec
     status, identity = entry.status, entry.status.identity
     return {
         "run": identity.run,
-        "workflow": entry.workflow,
+        "workflow": entry.run_object,
         "task": identity.task,
         "attempt": identity.attempt if entry.is_job else None,
         "pipeline": identity.pipeline,
@@ -309,7 +310,7 @@ def _row(entry: Entry, now: float) -> list[str]:
     status, identity = entry.status, entry.status.identity
     return [
         status.namespace,
-        entry.workflow,
+        entry.run_object,
         clean(identity.run),
         clean(identity.pipeline) or "-",
         entry.trigger,
@@ -326,8 +327,3 @@ def _row(entry: Entry, now: float) -> list[str]:
 def _metric(entry: Entry, name: str) -> str:
     value = entry.status.metrics.get(name)
     return "-" if value is None else f"{value:.6g}"
-
-
-def _descending(value: float | None) -> tuple[bool, float]:
-    """Return a sort key: the highest value first, None last."""
-    return value is None, -(value or 0.0)

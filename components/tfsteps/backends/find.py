@@ -9,7 +9,8 @@ import os
 import pathlib
 import signal
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Generic, NoReturn, Protocol, TypeVar
 from urllib.parse import unquote
 
@@ -22,9 +23,8 @@ from tfsteps.runs.events import ReplicaState
 from tfsteps.runs.identity import Identity, name_problem
 from tfsteps.runs.pipeline_record import PipelineRecord, StepRecord
 from tfsteps.runs.status import ReplicaStatus, Status
-from tfsteps.runs.store import AttemptFolder, quote
+from tfsteps.runs.store import LATEST, AttemptFolder, quote
 
-LATEST = "latest"
 _SHOWN = 3  # suggestions in a message
 _NEAR = 0.6  # similarity from which a suggestion is made
 _NAMED = 10  # replicas in a message
@@ -38,8 +38,8 @@ class Job(Protocol):
         """Its status; a failure summary may be missing."""
 
     @property
-    def workflow(self) -> str:
-        """The name of the Workflow that it belongs to; empty = none."""
+    def run_object(self) -> str:
+        """The name of the object of its run on a cluster, such as a Workflow; empty = none."""
 
     @property
     def demo(self) -> Mark | None:
@@ -55,7 +55,7 @@ class FoundRun(msgspec.Struct, Generic[JobT], frozen=True):
     Attributes:
         id: Its id.
         jobs: All attempts at all its tasks, the oldest first.
-        pipeline: The record of its pipeline: on this machine, or of a Workflow without a job; None = there is none.
+        pipeline: The record of its pipeline: on this machine, or on a cluster, without a job; None = there is none.
         unread: The folders of attempts whose status cannot be read, so that they are not among `jobs`.
         unread_pipeline: The file of the record of its pipeline, if it cannot be read.
     """
@@ -78,12 +78,12 @@ class KnownRun(msgspec.Struct, frozen=True):
 
     Attributes:
         id: Its id.
-        workflow: The name of its Workflow; empty = none.
+        run_object: The name of its object on a cluster, such as a Workflow; empty = none.
         names: Names of its tasks, jobs and pipeline.
     """
 
     id: str
-    workflow: str = ""
+    run_object: str = ""
     names: frozenset[str] = frozenset()
 
     @classmethod
@@ -91,14 +91,19 @@ class KnownRun(msgspec.Struct, frozen=True):
         """Return what the run of a job can be called after this job; `run` is its id, empty = that of the status."""
         status = job.status
         names = {status.identity.task, status.identity.pipeline, status.job, Identity.stem(status.job)}
-        return cls(run or status.identity.run, job.workflow, frozenset(names - {""}))
+        return cls(run or status.identity.run, job.run_object, frozenset(names - {""}))
+
+    @classmethod
+    def of_pipeline(cls, record: PipelineRecord) -> "KnownRun":
+        """Return what a run without a job can be called."""
+        return cls(record.run, record.run_object, frozenset({record.pipeline} - {""}))
 
 
 class Selection(msgspec.Struct, frozen=True):
     """Which jobs of which run a command is about, as the user typed it.
 
     Attributes:
-        run: An id, the beginning of one, `latest`, or the name of a Workflow, task, job or pipeline.
+        run: An id, the beginning of one, `latest`, or the name of an object of a run, a task, job or pipeline.
         task: The one task; None = all tasks, or those of `tasks`.
         attempt: The number of the attempt; None = the newest of each task.
         tasks: Several tasks; empty = as `task` says.
@@ -200,10 +205,30 @@ def _task_and_attempt(job: Job) -> tuple[str, int]:
     return job.status.identity.task, job.status.identity.attempt
 
 
-def run_among(jobs: Sequence[JobT], text: str, where: str, options: str) -> FoundRun[JobT]:
-    """Return the run that is called `text`, from the jobs of all runs; see `match_run`."""
-    run = match_run(text, [KnownRun.of(job) for job in jobs], where, options)
-    return FoundRun(run, [job for job in jobs if job.status.identity.run == run])
+def run_among(
+    jobs: Sequence[JobT],
+    text: str,
+    where: str,
+    options: str,
+    pipelines: Callable[[], Sequence[PipelineRecord]] = lambda: (),
+) -> FoundRun[JobT]:
+    """Return the run that is called `text`, from the jobs of all runs; see `match_run`.
+
+    Args:
+        jobs: Of all runs.
+        text: What the user typed.
+        where: As for `match_run`.
+        options: As for `match_run`.
+        pipelines: Reads the runs that have no job; not called if `text` is the id of a run that has one.
+    """
+    known = [(job.status.created, KnownRun.of(job)) for job in jobs]
+    records: dict[str, PipelineRecord] = {}
+    if not any(run.id == text for _, run in known):
+        records = {record.run: record for record in pipelines()}
+        known += [(record.created, KnownRun.of_pipeline(record)) for record in records.values()]
+        known.sort(key=itemgetter(0))
+    run = match_run(text, [run for _, run in known], where, options)
+    return FoundRun(run, [job for job in jobs if job.status.identity.run == run], records.get(run))
 
 
 def run_id_problem(run_id: str) -> str:
@@ -242,12 +267,12 @@ def match_run(text: str, known: Sequence[KnownRun], where: str, options: str = "
         return text
     if text == LATEST:
         return runs[-1]
-    of_workflow = list(dict.fromkeys(run.id for run in known if text and run.workflow == text))
-    if len(of_workflow) > 1:  # Workflows of one name in several namespaces, or steps with run ids of their own
-        raise CommandError(f"Workflow {text!r} has several runs: {', '.join(of_workflow)}; write the id of one")
-    matches = of_workflow or [run for run in runs if text and run.startswith(text)]
+    of_object = list(dict.fromkeys(run.id for run in known if text and run.run_object == text))
+    if len(of_object) > 1:  # objects of one name in several namespaces, or steps with run ids of their own
+        raise CommandError(f"{text!r} has several runs: {', '.join(of_object)}; write the id of one")
+    matches = of_object or [run for run in runs if text and run.startswith(text)]
     named = [run.id for run in known if text in run.names]
-    if named and (not matches or (not of_workflow and not set(matches).isdisjoint(named))):
+    if named and (not matches or (not of_object and not set(matches).isdisjoint(named))):
         return named[-1]
     if len(matches) == 1:
         return matches[0]
@@ -282,7 +307,7 @@ def match_id(text: str, known: Sequence[KnownRun], where: str) -> str:
 def _nearest(text: str, known: Sequence[KnownRun]) -> list[str]:
     """Return the names and ids that are spelled like `text`, or that begin so; the most similar first."""
     names = sorted({name for run in known for name in run.names})
-    ids = [name for run in reversed(known) for name in (run.id, run.workflow) if name]
+    ids = [name for run in reversed(known) for name in (run.id, run.run_object) if name]
     scores = {name: _similarity(text.lower(), name.lower()) for name in dict.fromkeys([*names, *ids])}
     near = [name for name, score in scores.items() if score >= _NEAR]
     return sorted(near, key=lambda name: -scores[name])[:_SHOWN]

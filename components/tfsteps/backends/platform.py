@@ -278,9 +278,9 @@ class PlatformClearing(Generic[JobT]):
         return [f"job {job.status.job} on {self._title}" for job in self._jobs]
 
     def warnings(self) -> list[str]:
-        workflows = sorted({job.workflow for job in self._jobs if job.workflow})
+        names = sorted({job.run_object for job in self._jobs if job.run_object})
         warnings = [
-            f"Workflow {name} may still run, and would start its next step; stop it first" for name in workflows
+            f"pipeline run {name} may still be running, and would start its next step; stop it first" for name in names
         ]
         if self._ended:
             warnings.append(f"{self._title} keeps its own record of {self._ended} ended jobs; it cannot be removed")

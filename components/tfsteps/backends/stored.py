@@ -184,10 +184,12 @@ class MergedBackend:
         return self._cluster.pipelines(_of_cluster(jobs))
 
     def find(self, text: str) -> FoundRun[ClusterJob | LocalAttempt]:
+        jobs = self.jobs()
+        pipelines = functools.partial(self.pipelines, jobs)
         try:
-            run = run_among(self.jobs(), text, self.where, self._location.options)
+            run = run_among(jobs, text, self.where, self._location.options, pipelines)
         except CommandError:
-            there = self._cluster.find(text)  # a Workflow that failed without a job
+            there = self._cluster.find(text)  # by an operator's name
             return FoundRun(there.id, [*there.jobs], there.pipeline)
         if stored := _of_records(run.jobs):
             copied = self._copies.whole(stored[0].status.identity.run)

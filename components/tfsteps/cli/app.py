@@ -1,6 +1,7 @@
 """The command line: every command under its name, and its errors. A command is imported when it is called."""
 
 import contextlib
+import enum
 import importlib
 import math
 import os
@@ -14,6 +15,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from typer.main import get_command
 
 import tfsteps
+from tfsteps.cli.listed import listed
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say
 from tfsteps.launcher.exit_codes import ExitCode
@@ -230,6 +232,8 @@ def _process_value(parameter: Any, ctx: Any, value: Any) -> Any:
         value = parser(value) if parser else str(value)
     elif kind and kind in _NUMBERS and not several and isinstance(value, str):
         value = _number(parameter, ctx, kind, value)
+    elif isinstance(kind, enum.EnumMeta) and not several and isinstance(value, str):
+        value = _choice(parameter, ctx, kind, value)
     elif several or not isinstance(kind, type) or not isinstance(value, kind):
         return _typers_own[type(parameter)](parameter, ctx, value)
     return parameter.callback(ctx, parameter, value) if parameter.callback else value
@@ -250,6 +254,15 @@ def _number(parameter: Any, ctx: Any, kind: type[int | float], text: str) -> int
     elif described.min is not None:
         word = f"{word} from {least} up"
     raise typer.BadParameter(f"{text!r} is not {word}; write one, or leave the option out", ctx=ctx, param=parameter)
+
+
+def _choice(parameter: Any, ctx: Any, kind: enum.EnumMeta, text: str) -> Any:
+    """Return the choice that an option or argument is set to. BadParameter with the choices, for anything else."""
+    choices = {str(member.value): member for member in kind}  # type: ignore[var-annotated]
+    if text in choices:
+        return choices[text]
+    wrong = f"{text!r} is not one of {', '.join(choices)}; write one, or leave the option out"
+    raise typer.BadParameter(wrong, ctx=ctx, param=parameter)
 
 
 for _kind in _typers_own:
@@ -333,6 +346,20 @@ def _of_job(error: Exception) -> typer.Exit | None:
     return None
 
 
+class _BeforeDashes(TyperCommand):
+    """For the completion of a command that takes another after `--`, of which tfsteps completes nothing."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments before `--`."""
+        if "--" in args:
+            args, self.params = args[: args.index("--")], []
+        return super().parse_args(ctx, args)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        """Return the options that the shell may complete."""
+        return super().shell_complete(ctx, incomplete) if self.params else []
+
+
 class _CommandGroup(TyperGroup):
     """The group of all commands; it prints errors as messages instead of tracebacks."""
 
@@ -349,6 +376,14 @@ class _CommandGroup(TyperGroup):
         for title, commands in _GROUPS.items():
             with formatter.section(title):
                 formatter.write_dl([(name, command.summary) for name, command in commands.items()])
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command; for a completion one that has only its parameters, so that its modules are not imported."""
+        if ctx.resilient_parsing and cmd_name in _COMMANDS and isinstance(self.commands, _LazyCommands):
+            alone = typer.Typer(add_completion=False, **_PLAIN)
+            alone.command(cmd_name, cls=_BeforeDashes if _COMMANDS[cmd_name].cls else None)(listed(cmd_name))
+            return get_command(alone)
+        return super().get_command(ctx, cmd_name)
 
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:
         """Return the commands, or the options before one, that the shell may complete; no command is imported."""

@@ -45,8 +45,16 @@ def clearing(location: BackendLocation, run: str, task: str = "", *, whole_run: 
     """
     if location.on == Location.KUBERNETES:
         with cluster(location) as runs:
-            objects = RunObjects(runs.api, registry.kinds(), runs.namespace, run, task, whole_run=whole_run)
-            yield _ClusterClearing(runs.api, objects, location)
+            run_objects = RunObjects(
+                runs.api,
+                registry.kinds(),
+                runs.namespace,
+                run,
+                task,
+                of_engine=lambda owners: any(objects.reference_in(owners) for objects in engine_objects()),
+                whole_run=whole_run,
+            )
+            yield _ClusterClearing(runs.api, run_objects, location)
     else:
         with open_platform(location.on) as backend:
             yield PlatformClearing(backend, run, task)

@@ -3,7 +3,6 @@
 import contextlib
 import importlib.util
 import pathlib
-import re
 import sys
 import traceback
 import types
@@ -95,12 +94,19 @@ def shaped(compiled: Compiled, read: Callable[[], _T]) -> _T:
 
 def macro_warnings(parameters: Mapping[str, str], engine: EnginePlugin) -> list[str]:
     """Return a sentence for each input, as text, with a macro that the program may get as it is on this engine."""
+    if not parameters:
+        return []
     authoring = engine.authoring()
-    pattern = re.compile("|".join(authoring.other_macros) or "(?!)")
-    return [
-        f"--param {name}: the program may get {match[0]} as it is: {authoring.macro_fix}"
+    replaced = authoring.macros if authoring.replaces_macros else ()
+    macros = [macro for other in registry.plugins().values() for macro in other.authoring().macros]
+    left = {
+        name: [match[0] for macro in macros if macro not in replaced and (match := macro.search(value))]
         for name, value in parameters.items()
-        if (match := pattern.search(value))
+    }
+    return [
+        f"--param {name}: the program may get {texts[0]} as it is: {authoring.macro_fix}"
+        for name, texts in left.items()
+        if texts
     ]
 
 
@@ -183,10 +189,10 @@ def _run(file: pathlib.Path) -> types.ModuleType:
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(file.absolute().parent))
     try:
-        # stdout is for the compiled pipeline; kfp's plans for its own defaults are nothing that an author acts on
+        # stdout is for the compiled pipeline
         with contextlib.redirect_stdout(sys.stderr), python_warnings.catch_warnings():
-            python_warnings.filterwarnings("ignore", "The default base_image", FutureWarning)
-            python_warnings.filterwarnings("ignore", module=r"kfp(\.|$)")
+            for engine in registry.plugins().values():
+                engine.authoring().ignore_warnings()
             spec.loader.exec_module(module)
     except FileNotFoundError as error:
         if file.exists():

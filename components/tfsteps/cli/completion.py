@@ -13,14 +13,13 @@ import msgspec
 import typer
 
 from tfsteps import typed_json
-from tfsteps.backends.find import LATEST
 from tfsteps.console.text import duration
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.runs import store
 from tfsteps.runs.events import ReplicaState, State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.pipeline_record import PipelineRecord
-from tfsteps.runs.store import AttemptFolder
+from tfsteps.runs.store import LATEST, AttemptFolder
 from tfsteps.spec import RoleName
 
 _READ = 100  # runs whose records are read: the newest; of older ones only the ids are known
@@ -66,14 +65,6 @@ def suppress_errors(complete: Callable[_P, Iterator[Offer]]) -> Callable[_P, lis
         return offers
 
     return safe
-
-
-@suppress_errors
-def complete_engine(incomplete: str) -> Iterator[Offer]:
-    """Yield the engines whose name begins with `incomplete`."""
-    from tfsteps.engines import registry  # noqa: PLC0415  other completions need no engine
-
-    yield from ((name, engine.title) for name, engine in registry.plugins().items() if name.startswith(incomplete))
 
 
 @suppress_errors

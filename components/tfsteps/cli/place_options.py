@@ -1,5 +1,6 @@
-"""Options of several commands: those that choose a place where runs live, and `--set`."""
+"""Options of several commands: those that choose the backend location of runs, and `--set`."""
 
+import contextlib
 import enum
 from typing import Annotated, Any
 
@@ -17,18 +18,27 @@ class CheckedOn(enum.StrEnum):
     KUBERNETES = Location.KUBERNETES.value
 
 
-def _place(text: str) -> str:
+def _parse_backend_location(text: str) -> str:
     """Return what `--on` takes as it is. BadParameter, with all that is known, for anything else."""
     if registry.is_backend_location(text):
         return text
     raise typer.BadParameter(f"{text!r} is not one of {', '.join(map(repr, map(str, registry.backend_locations())))}")
 
 
-def _complete_place(incomplete: str) -> list[str]:
+def _complete_backend_location(incomplete: str) -> list[str]:
     try:
         return [name for name in registry.backend_locations() if name.startswith(incomplete)]
     except LaunchError:  # of a package that cannot be loaded
         return []
+
+
+def complete_engine(incomplete: str) -> list[tuple[str, str]]:
+    """Return the engines whose name begins with `incomplete`, and their titles."""
+    from tfsteps.engines import registry as engines  # noqa: PLC0415  other options need no engine
+
+    with contextlib.suppress(Exception):  # a traceback would garble the command line that is being typed
+        return [(name, engine.title) for name, engine in engines.plugins().items() if name.startswith(incomplete)]
+    return []
 
 
 def on_option(help: str, show_default: str | bool = True) -> Any:  # noqa: A002  as typer calls them
@@ -36,8 +46,8 @@ def on_option(help: str, show_default: str | bool = True) -> Any:  # noqa: A002 
     return typer.Option(
         "--on",
         metavar=f"<{'|'.join(registry.OWN_BACKEND_LOCATIONS)}>",
-        parser=_place,
-        autocompletion=_complete_place,
+        parser=_parse_backend_location,
+        autocompletion=_complete_backend_location,
         help=help,
         show_default=show_default,
     )

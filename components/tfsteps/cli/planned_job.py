@@ -52,12 +52,13 @@ class Display(msgspec.Struct, frozen=True):
     output: OutputFormat = OutputFormat.TEXT
     timestamps: bool = False
 
-    def observer(self) -> contextlib.AbstractContextManager[Observer]:
-        """Return what shows a job while it runs."""
+    def observer(self, *, discards: bool = True) -> contextlib.AbstractContextManager[Observer]:
+        """Return what shows a job while it runs; `discards` as for `Printer`."""
         if self.output is OutputFormat.TEXT and not self.timestamps:
-            return observer()
+            return observer(discards=discards)
         printer = _StampedPrinter if self.timestamps else Printer
-        return contextlib.nullcontext(printer(sys.stderr if self.output is OutputFormat.JSON else sys.stdout))
+        out = sys.stderr if self.output is OutputFormat.JSON else sys.stdout
+        return contextlib.nullcontext(printer(out, discards=discards))
 
     def begin(self, run: str) -> None:
         """Print the id of the run, before anything is started.
@@ -243,7 +244,7 @@ def _in_background(plan: Plan, tensorboard: TensorBoardChoice) -> Status:
 
 def _begun(plan: Plan) -> Status:
     """Create a job that needs no launcher, and record it on this machine."""
-    status = begin(plan.job, plan.identity, plan.system, base_dir=plan.base_dir, warnings=plan.warnings)
+    status = begin(plan.job, plan.identity, plan.system, base_dir=plan.base_dir, warnings=plan.warnings, checked=True)
     if status.state.terminal:
         return status
     status.detached, status.launcher = True, 0

@@ -15,7 +15,7 @@ RunId = Annotated[
     typer.Argument(
         metavar="RUN",
         help="Id of the run, the beginning of one, or `latest`. The name of a task, a job or a pipeline: its newest "
-        "run. On a cluster also its Workflow's name.",
+        "run. On a cluster also the name of its object.",
         autocompletion=complete_run,
     ),
 ]

@@ -13,15 +13,16 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def observer(*, final: bool = True, above: "Above | None" = None) -> Iterator[Observer]:
+def observer(*, final: bool = True, above: "Above | None" = None, discards: bool = True) -> Iterator[Observer]:
     """Yield the live view if standard output is a terminal, else a printer of plain lines.
 
     Args:
         final: Whether the table of an ended job stays on the terminal.
         above: Draws what the live view shows above its tables; None = nothing.
+        discards: As for `Printer`.
     """
     if not sys.stdout.isatty():
-        yield Printer()
+        yield Printer(discards=discards)
         return
     from tfsteps.console.live_view import LiveView  # noqa: PLC0415  rich is for terminals only
 

@@ -1,6 +1,7 @@
 """The part of an engine that pipeline authors use: it finds, compiles and checks pipelines."""
 
 import abc
+import re
 import types
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,15 +15,11 @@ if TYPE_CHECKING:
 
 Document = Mapping[str, Any]
 
-PIPELINES_1_MACRO = r"\[\[(?:ScheduledTime|CurrentTime|RunUUID|Index)[^\]]*\]\]"
-KUBEFLOW_MACRO = r"\{\{\s*\$[^{}]*\}\}"
-ARGO_MACRO = r"\{\{\s*workflow\.[^{}]*\}\}"
-
 SETTINGS = "settings"
 """In `PipelineTask.missing`: what the author set on the task."""
 
 REFERENCE = "{{"
-"""In the text of a reference, of both engines."""
+"""The beginning of a reference in the text of an input. An engine with other references finds them by itself."""
 
 
 def places(value: Any, path: Path = (), *, mark: str = REFERENCE) -> Iterator[Path]:
@@ -69,17 +66,22 @@ class Authoring(abc.ABC):
     """One engine. It imports the engine's SDK and rules when they are used.
 
     Attributes:
-        other_macros: Patterns of macros for the time or the name of a run that the engine does not replace in the
-            inputs of a submission, so that the program may get them as they are.
-        macro_fix: Why, and what to write instead, as a sentence that follows.
+        macros: Patterns of macros for the time or the name of a run in the notation of this engine.
+        replaces_macros: Whether it replaces them in the inputs of a submission. Of other macros, and of those that it
+            does not replace, a warning says that the program may get them as they are.
+        macro_fix: Why, and what to write instead, as a sentence that follows the warning.
     """
 
-    other_macros: Collection[str] = (PIPELINES_1_MACRO, KUBEFLOW_MACRO, ARGO_MACRO)
+    macros: Collection[re.Pattern[str]] = ()
+    replaces_macros: bool = False
     macro_fix: str = "it is not replaced. Write the value"
 
     def pipelines(self, module: types.ModuleType) -> dict[str, tuple[Any, Callable[[], str]]]:  # noqa: ARG002
         """Return the pipelines that a program defines, by name, each with a function that compiles it to text."""
         return {}
+
+    def ignore_warnings(self) -> None:  # noqa: B027
+        """Ignore warnings of the engine's SDK that authors cannot act on; called before a program is imported."""
 
     def program_fix(self, error: BaseException) -> str:  # noqa: ARG002
         """Return what to do about an error of a program, as a clause; empty = it is not known to this engine."""

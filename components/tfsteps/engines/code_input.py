@@ -87,4 +87,4 @@ def input_problems(text: str) -> list[Problem]:
 
 
 _FIELDS = "{'folder': '.', 'bucket': 's3://bucket/folder'}"
-_FIX = "Call the step of tfsteps.kfp or tfsteps.argo with the folder, which packs it when the pipeline is compiled"
+_FIX = "Pass the folder to the step in the program, which packs it when the pipeline is compiled"

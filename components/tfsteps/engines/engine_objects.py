@@ -66,6 +66,7 @@ class EngineObjects(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         resource: The kind.
         pod_label: Label of the pods of steps: the name of their object.
+        container: The name of the container in such a pod that runs the program of the step; empty = its first.
         owner_of: Given an object of any kind, such as a job, returns the object of this kind that owns it; None = none
             does. ValueError for invalid metadata.
         reference_in: Given ownerReferences, returns the one to an object of this kind; None = there is none.
@@ -99,3 +100,4 @@ class EngineObjects(msgspec.Struct, frozen=True, kw_only=True):
     trigger_of: Callable[[Object], str]
     stop_patch: str
     abandoned: "Callable[[Api, str, str], AbandonedRuns]"
+    container: str = ""

@@ -3,10 +3,10 @@
 import functools
 import importlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from tfsteps.engines.base import StepTask
-from tfsteps.engines.plugin import ENTRY_POINTS, EnginePlugin
+from tfsteps.engines.plugin import ENTRY_POINTS, EnginePlugin, RunEnd
 from tfsteps.runs.graph import Node
 from tfsteps.systems.pipeline import Origin, PipelineContext
 
@@ -33,7 +33,7 @@ def plugins() -> Mapping[str, EnginePlugin]:
     """
     from tfsteps.systems.plugin import load_plugins  # noqa: PLC0415  few steps need other packages
 
-    outside = load_plugins(ENTRY_POINTS, EnginePlugin, "engine", NAMES)
+    outside = load_plugins(ENTRY_POINTS, EnginePlugin, "engine", NAMES, _problem)
     return {**{name: _built_in(name) for name in NAMES}, **outside}
 
 
@@ -49,9 +49,16 @@ def step_task(arguments: Sequence[str]) -> StepTask:
         ValueError: No engine recognizes it, or it is not complete.
         LaunchError: As `plugins`.
     """
-    for step in (engine.step for engine in _built_in_first()):
-        if step and step.recognizes(arguments):
-            return step.task(arguments)
+    step = step_engine(arguments).step
+    assert step is not None
+    return step.task(arguments)
+
+
+def step_engine(arguments: Sequence[str]) -> EnginePlugin:
+    """Return the engine whose command line of a step this is. Errors as of `step_task`."""
+    for engine in _built_in_first():
+        if engine.step and engine.step.recognizes(arguments):
+            return engine
     raise ValueError(f"expected {' or '.join(f'`{engine.step.usage}`' for engine in _built_in_first() if engine.step)}")
 
 
@@ -130,6 +137,12 @@ class EngineRuns:
 def _task_name(step: str) -> str:
     names = (engine.node_names() for engine in most_specific_first() if engine.node_names)
     return next((task for named in names if (task := named.task_name(step))), "")
+
+
+def _problem(engine: EnginePlugin) -> str:
+    ends = get_args(RunEnd)
+    wrong = [f"{state}: {end}" for state, end in engine.run_ends.items() if end not in ends]
+    return f"its run_ends have {wrong[0]!r}, which is none of {', '.join(ends)}" if wrong else ""
 
 
 def _built_in_first() -> Iterator[EnginePlugin]:

@@ -1,6 +1,5 @@
 """What a command hands to an engine that runs a pipeline, and functions that engines share for it."""
 
-import enum
 import pathlib
 import shlex
 import sys
@@ -21,49 +20,33 @@ from tfsteps.spec.spelling import nearest
 from tfsteps.text.streams import takes_any
 
 
-class Scheduler(enum.StrEnum):
-    """The values of `--scheduler`."""
-
-    CRONWORKFLOW = "cronworkflow"
-    CRONJOB = "cronjob"
-    JANITOR = "janitor"
-
-
 class Submission(msgspec.Struct, frozen=True, kw_only=True):
     """The options of `tfsteps submit`, as described in its help. Empty = not set.
 
     Attributes:
         parameters: Inputs by name, as text.
-        folder: Working directory of local steps.
-        tensorboard: Whether a local run has a TensorBoard.
-        keep_tensorboard: Whether it has one that stays up after its end.
-        scheduler: What starts the runs of a schedule on Argo; None = a CronWorkflow, or the janitor if only that can.
+        folder: Working directory of steps that run on this machine.
         replace: Whether the earlier manual runs of the pipeline are removed first.
         yes: Whether a schedule that exists is updated without a question.
         demo: The mark of the run or the schedule; None = as it is compiled.
+        options: Those of this engine alone, an instance of its `EnginePlugin.submit_options`; None = it has none.
     """
 
     compiled: Compiled
     parameters: dict[str, str]
     name: str
     when: Schedule | None
-    scheduler: Scheduler | None
     context: str
     namespace: str
     service_account: str
-    image: str
     host: str
-    experiment: str
-    server_timezone: str
-    installed: tuple[str, ...]
     folder: pathlib.Path
-    tensorboard: bool
-    keep_tensorboard: bool
     dry_run: bool
     wait: bool
     yes: bool
     replace: bool
     demo: Mark | None = None
+    options: Any = None
 
 
 class Rerun(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 
 from tfsteps import spec, yaml_reader
+from tfsteps.engines import registry as engines
+from tfsteps.engines.plugin import ImportReader, ImportStep
 from tfsteps.imports.gang import left_over, pod_groups, with_gang
-from tfsteps.imports.workflow import ResourceStep, is_workflow, other_templates, resource_steps, with_conditions
 from tfsteps.spec.parse import to_plain
 from tfsteps.spec.problems import shown
 from tfsteps.systems import platforms, registry
@@ -44,7 +45,13 @@ def _reader(document: Mapping[str, Any]) -> str:
 def _kinds() -> str:
     """Return the kinds that can be imported, for messages."""
     *kinds, last = dict.fromkeys(kind for _, kind in _readers() if kind)
-    return f"{', '.join(kinds)} or {last}, or an Argo Workflow that creates one"
+    pipelines = "".join(f", or {reader.title} that creates one" for reader in _pipeline_readers())
+    return f"{', '.join(kinds)} or {last}{pipelines}"
+
+
+def _pipeline_readers() -> list[ImportReader]:
+    """Return what finds the jobs in pipelines of engines."""
+    return [engine.import_reader for engine in engines.most_specific_first() if engine.import_reader]
 
 
 def read_text(text: str, name: str = "") -> tuple[list[Imported], list[str]]:
@@ -105,9 +112,9 @@ def _read_documents(documents: list[Any], name: str) -> tuple[list[Imported], li
     for document in documents:
         if readable(document):
             jobs.append(read_manifest(document, name, groups))
-        elif is_workflow(document) and (created := list(_created(document, name))):
+        elif (reader := _pipeline_reader(document)) and (created := list(_created(reader, document, name))):
             jobs += [job for job, _ in created]
-            if others := other_templates(document, [step for _, step in created]):
+            if others := reader.other_steps(document, [step for _, step in created]):
                 rest = f"{', '.join(others)}, and the order, conditions and loops of the steps"
                 notes.append(f"{_what(document)}: only its jobs become job files. Left out: {rest}")
         elif not pod_groups([document]):
@@ -155,16 +162,21 @@ def read_manifest(
         raise NotUnderstoodError(f"{source}: {error}") from error
 
 
-def _created(workflow: Mapping[str, Any], name: str) -> Iterator[tuple[Imported, ResourceStep]]:
-    """Yield the jobs that a Workflow's resource templates create, each with its template."""
-    for step in resource_steps(workflow):
+def _pipeline_reader(document: Any) -> ImportReader | None:
+    """Return what finds the jobs in a document that is a pipeline; None = it is none."""
+    return next((reader for reader in _pipeline_readers() if reader.recognizes(document)), None)
+
+
+def _created(reader: ImportReader, document: Mapping[str, Any], name: str) -> Iterator[tuple[Imported, ImportStep]]:
+    """Yield the jobs that the steps of a pipeline create, each with its step."""
+    for step in reader.steps(document):
         try:
             documents = yaml_reader.documents(step.manifest)
         except yaml_reader.YamlError as error:
-            raise NotUnderstoodError(f"manifest of template {step.name}: {error}. {error.fix}") from error
-        for document in documents:
-            if readable(document):
-                yield with_conditions(read_manifest(document, name), step), step
+            raise NotUnderstoodError(f"manifest of step {step.name}: {error}. {error.fix}") from error
+        for manifest in documents:
+            if readable(manifest):
+                yield reader.with_step(read_manifest(manifest, name), step), step
 
 
 def _own(text: str, source: str, name: str) -> Imported:

@@ -109,7 +109,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--clusters",
         action="store_true",
-        help="also delete jobs on the other clusters of the platform settings whose Workflow here is gone; not with -A",
+        help="also delete jobs on the other clusters of the platform settings whose run here is gone; not with -A",
     )
     _add_retention(parser)
     variable = VARIABLES["metrics_port"]

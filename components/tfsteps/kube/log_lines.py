@@ -4,7 +4,7 @@ import datetime as dt
 import functools
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -200,48 +200,54 @@ class Position:
         """Whether the next line is new."""
         return not self._skip and self._expected is None
 
-    def look_everywhere(self) -> None:
-        """Make the next `resume` ask for the whole log: after a clock was set back, the API leaves out lines."""
-        self._whole = True
+    def expect_next(self) -> None:
+        """Make `take` expect what follows the last line, and no answer to `resume`."""
+        self._skip, self._expected, self._untimed_skip = 0, None, 0
+
+    def look_everywhere(self) -> bool:
+        """Make the next `resume` ask for the whole log: after a clock was set back, the API leaves out lines.
+
+        Return False if it did already, and no line has been read since.
+        """
+        before, self._whole = self._whole, True
+        return not before
 
     @property
     def last_lines(self) -> str:
         """The query for the lines that `is_last` needs."""
         return str(self._end.row + 1)
 
-    def begin_search(self) -> None:
-        """Begin to search for the last line read, in an answer to `resume`."""
-        self._searched = self._first_mark = self._candidates = 0
-        self._ending, self._ending_stamp = _End(), b""
-        self._place: tuple[int, _End] | None = None  # after the last candidate: lines up to it, and how they end
+    async def search(self, blocks: AsyncIterable[tuple[bytes, bool]]) -> Answer:
+        """Tell whether an answer to `resume` has the last line that was read.
 
-    def search(self, block: bytes, *, continued: bool) -> None:
-        """Search a block, with arguments as for `take`."""
-        stamps, texts, _ = self._parsed(block, continued=continued)
-        for stamp, text in zip(stamps, texts, strict=True):
-            mark = _mark(stamp, text)
-            row = self._ending if stamp == self._ending_stamp else _End(before=self._ending.last)
-            self._ending, self._ending_stamp = row.extended([mark]), stamp
-            self._first_mark = self._first_mark or mark
-            self._searched += 1
-            same_place = self._place and self._place[1] == self._end
-            if mark == self._end.last and (not same_place or (self._whole and self._searched == self.lines)):
-                self._candidates += 1
-                self._place = self._searched, self._ending
+        Unless it has not, the next answer to `resume` continues after that line. Not known: equal lines are there, but
+        the lines before them are gone or others, so lines may be missing.
 
-    def end_search(self) -> Answer:
-        """Tell whether the line was found; unless it was not, the next answer to `resume` continues after it.
-
-        Not known: equal lines are there, but the lines before them are gone or others, so lines may be missing.
+        Args:
+            blocks: Of the answer, each with the arguments for `take`.
         """
-        end = self._end
-        if not self._place:
-            self._located = None
+        lines = first_mark = candidates = 0
+        ending, ending_stamp = _End(), b""
+        place: tuple[int, _End] | None = None  # after the last candidate: lines up to it, and how they end
+        async for block, continued in blocks:
+            stamps, texts, _ = self._parsed(block, continued=continued)
+            for stamp, text in zip(stamps, texts, strict=True):
+                mark = _mark(stamp, text)
+                row = ending if stamp == ending_stamp else _End(before=ending.last)
+                ending, ending_stamp = row.extended([mark]), stamp
+                first_mark = first_mark or mark
+                lines += 1
+                same_place = place and place[1] == self._end
+                if mark == self._end.last and (not same_place or (self._whole and lines == self.lines)):
+                    candidates += 1
+                    place = lines, ending
+        self._located = None
+        if not place:
             return NO
-        place, self._end = self._place
-        self._located = place, self._first_mark
-        complete = self._whole and self._first_mark == self._begin and place == self.lines
-        certain = complete or (self._end == end if end.before else self._candidates == 1)
+        end, self._end = self._end, place[1]
+        self._located = place[0], first_mark
+        complete = self._whole and first_mark == self._begin and place[0] == self.lines
+        certain = complete or (self._end == end if end.before else candidates == 1)
         return YES if certain else unknown("equal lines have the same time")
 
     def is_last(self, blocks: Iterable[tuple[bytes, bool]]) -> Answer:
@@ -373,6 +379,8 @@ class Splitter:
         rest: The bytes after the last line end.
     """
 
+    __slots__ = ("_continued", "rest")
+
     def __init__(self) -> None:
         """Begin at the start of an answer."""
         self.rest = bytearray()
@@ -389,6 +397,12 @@ class Splitter:
         """Yield the unfinished last line, if there is one."""
         if self.rest:
             yield bytes(self.rest) + b"\n", self._continued
+
+    async def blocks_of(self, parts: AsyncIterable[bytes]) -> AsyncIterator[tuple[bytes, bool]]:
+        """Yield the blocks of all `parts`, which are awaited."""
+        async for part in parts:
+            for block in self.feed(part):
+                yield block
 
     def feed(self, part: bytes) -> Iterator[tuple[bytes, bool]]:
         """Yield blocks of lines with line ends, and whether the first line continues the last of the block before."""

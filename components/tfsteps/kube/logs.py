@@ -90,6 +90,154 @@ def read_log(
                 yield lines
 
 
+class _OpenAnswer(msgspec.Struct):
+    """An answer while it is read."""
+
+    stream: Stream
+    follows: bool
+    received: float  # when bytes were received last, by the monotonic clock; infinite while they are processed
+
+
+class _LogRequests:
+    """The requests for the log of one container, one at a time. Another thread may close the answer."""
+
+    __slots__ = ("_api", "_container", "_lock", "_open", "_pod_path", "_uid")
+
+    def __init__(self, api: Api, namespace: str, pod: str, container: str, uid: str) -> None:
+        self._api, self._pod_path, self._container, self._uid = api, PODS.path(namespace, pod), container, uid
+        self._lock = threading.Lock()
+        self._open: _OpenAnswer | None = None
+
+    @contextlib.asynccontextmanager
+    async def answer(self, position: Position, **which: str) -> AsyncIterator[_OpenAnswer]:
+        """Yield the answer once it begins. ApiError if it is a refusal; `close` may end it at any time."""
+        path = f"{self._pod_path}/log"
+        query = {"container": self._container, "timestamps": "true", **which, **position.resume()}
+        follows = which.get("follow") == "true"
+        for refused in (False, True):
+            if self._api.stopping.is_set():
+                raise Stopped
+            with self._api.begin(path, query, refused=refused) as stream:
+                try:
+                    self._set_open(answer := _OpenAnswer(stream, follows, time.monotonic()))
+                    await stream.begin(_QUIET_SECONDS if follows else _ANSWER_SECONDS)
+                    if stream.status != 401 or refused:
+                        if not is_good(stream.status, stream.headers):
+                            text = bytearray()
+                            with contextlib.suppress(ApiError):
+                                async for part in stream.parts():
+                                    text += part[: _LONGEST_REFUSAL - len(text)]
+                            raise self._api.refused(f"GET {path}", stream.status, stream.headers, bytes(text))
+                        self._api.accepted(stream.headers)
+                        answer.received = time.monotonic()
+                        yield answer
+                        return
+                finally:
+                    self._set_open(None)
+
+    def _set_open(self, answer: _OpenAnswer | None) -> None:
+        with self._lock:
+            self._open = answer
+
+    def close(self, silence: float, *, only_followed: bool) -> float:
+        """Close the answer if no bytes came for `silence` seconds; return when to try again, in seconds; 0 = never."""
+        with self._lock:
+            if not (answer := self._open) or (only_followed and not answer.follows):
+                return 0.0
+            if (left := silence - max(time.monotonic() - answer.received, 0.0)) <= 0:
+                answer.stream.close()
+            return max(left, 0.0)
+
+    async def pod_replaced(self) -> bool:
+        """Tell whether another pod has the name by now; False also if that is not known.
+
+        Operators recreate a pod under its name, and the API finds logs by name alone. The watch may report it late.
+        """
+        if not self._uid:
+            return False
+        try:
+            with self._api.begin(self._pod_path, {}) as stream:
+                await stream.begin(_ANSWER_SECONDS)
+                if not is_good(stream.status, stream.headers):
+                    return False
+                text = b"".join([bytes(part) async for part in stream.parts()])
+            return typed_json.decode(text, _PodAnswer).metadata.uid != self._uid
+        except (ApiError, *NOT_READABLE):
+            return False
+
+    async def is_in(self, position: Position, *, previous: bool) -> Answer:
+        """Tell whether the log, or that from before the last restart, has the last line that was read."""
+        try:
+            async with self.answer(position, **({"previous": "true"} if previous else {"follow": "false"})) as answer:
+                return await position.search(Splitter().blocks_of(answer.stream.parts()))
+        except ApiError as error:
+            if previous and error.status in (400, 404):
+                return NO
+            raise
+
+    async def is_last(self, position: Position) -> Answer:
+        """Tell whether the log ends with the last line that was read; not known if it is empty."""
+        blocks, splitter = await self._tail(Position(), tailLines=position.last_lines, follow="false")
+        return position.is_last(blocks) & known(not splitter.rest)
+
+    async def last_of_previous(self) -> bytes:
+        """Return the time of the last line before the last restart; empty = there is none."""
+        position = Position()
+        blocks, splitter = await self._tail(position, tailLines="1", previous="true")
+        for block, continued in [*blocks, *splitter.end()]:
+            position.take(block, continued=continued)
+        return position.last
+
+    async def _tail(self, position: Position, **which: str) -> tuple[list[tuple[bytes, bool]], Splitter]:
+        """Return the last lines of a log, and a splitter with the unfinished rest."""
+        splitter = Splitter()
+        async with self.answer(position, **which) as answer:
+            return [block async for block in splitter.blocks_of(answer.stream.parts())], splitter
+
+
+class _LogOutput:
+    """Passes on the lines of a container and the notes on missing ones, and measures how late lines arrive."""
+
+    __slots__ = ("_delay", "_least_delay", "_put", "ends_with_note", "partial")
+
+    def __init__(self, put: Callable[[Lines], object], partial: Callable[[bytes], object] | None) -> None:
+        self._put = put
+        self.partial = Partial(partial).apply if partial else None
+        self.ends_with_note = False  # no line came since the last note
+        self._delay, self._least_delay = 0.0, float("inf")  # from a line's time to its arrival, with the clocks' offset
+
+    def take(self, position: Position, block: bytes, *, continued: bool = False) -> None:
+        """Pass on the new lines of a block. Moved if the lines read before are not at their place."""
+        if lines := position.take(block, continued=continued):
+            self._delay = time.time() - epoch(lines.stamps[-1])
+            self._least_delay = min(self._least_delay, self._delay)
+            self.ends_with_note = False
+            self._put(lines)
+
+    def take_rest(self, position: Position, splitter: Splitter) -> None:
+        """Take the unfinished rest of an answer as a line. Moved as for `take`."""
+        for block, continued in splitter.end():
+            self.take(position, block, continued=continued)
+
+    def note(self, why: str, restarts: int) -> None:
+        """Say that lines may be missing, in the log of the run after `restarts` restarts."""
+        self._put(note(why, restarts))
+        self.ends_with_note = True
+
+    @property
+    def behind(self) -> float:
+        """By how many seconds more than the least the last line was late."""
+        return max(self._delay - self._least_delay, 0.0)
+
+
+class _ContainerState(msgspec.Struct, frozen=True):
+    """What the watch has reported of a container."""
+
+    restarts: int
+    ended: bool = False  # for good
+    gone: bool = False  # with its pod
+
+
 class ContainerLog:
     """Reads the whole log of one container of one pod, in an event loop.
 
@@ -131,65 +279,47 @@ class ContainerLog:
             restarts: Number of restarts so far; the log from before the last restart is read first.
             uid: The pod's; empty = no other pod gets its name.
         """
-        self._loop, self._api = loop, api
-        self._pod_path, self._uid = PODS.path(namespace, pod), uid
-        self._answered = False  # an answer was read to its end
-        self._path = PODS.path(namespace, pod, "log")
-        self._query = {"container": container, "timestamps": "true"}
-        self._put = put
+        self._loop, self._stopping = loop, api.stopping
+        self._requests = _LogRequests(api, namespace, pod, container, uid)
+        self._output = _LogOutput(put, partial)
         self._closed = closed
-        self._partial = Partial(partial).apply if partial else None
-        self._container_state = (restarts, False)  # restarts, ended
-        self._gone = False
+        self._state = _ContainerState(restarts)
         self.failing = False
         self.retry_at = 0.0
-        self._lock = threading.Lock()
-        self._stream: Stream | None = None  # the answer that is being read
-        self._follows = False  # whether that answer follows the log
         self._position = position or Position()
-        self._known = self._position.restarts  # number of restarts handled
-        self._earlier: Position | None = None  # in a log that was replaced by another, for any reason
+        self._earlier: Position | None = None  # in the log that was read before, if another has replaced it
         self._no_previous = 0  # how often the previous log was missing
-        self._refused = 0.0  # when the refusals began; 0 = none
-        self._rest = b""  # the bytes after the last whole line of the last answer
-        self._moved = self._hidden = False
-        self._heard = 0.0  # when bytes were received last
-        self._delay, self._least_delay = 0.0, float("inf")  # from a line's time to its arrival, with the clocks' offset
+        self._answered = False  # an answer was read to its end
+        self._last = Splitter()  # of the last answer, with the bytes after its last whole line
+        self._last_place = (self._position, 0)  # where reading was after that answer: its position, and its lines
         self._task = loop.run(self._run(), self._failed)
 
     def tell(self, restarts: int, *, ended: bool) -> None:
         """Set the number of restarts, and whether the container has ended for good: then the rest is read."""
-        if self._container_state != (restarts, ended):
-            self._container_state = (restarts, ended)
-            self._task.wake()
-            self._loop.call_later(_END_SECONDS, self._hang_up if ended else self._leave_for_the_earlier_log)
+        self._set_state(_ContainerState(restarts, ended, self._state.gone))
 
     def gone(self) -> None:
         """Note that the pod is gone: no more can be read, and another pod may have its name."""
-        self._gone = True
-        self.tell(self._container_state[0], ended=True)
+        self._set_state(_ContainerState(self._state.restarts, ended=True, gone=True))
 
-    def _hang_up(self) -> None:
-        """Close an answer that does not end although the container has; a new request reads the rest."""
-        with self._lock:
-            silent = time.monotonic() - self._heard
-            if self._stream and silent < _END_SECONDS:
-                self._loop.call_later(_END_SECONDS - max(silent, 0.0), self._hang_up)
-            elif self._stream:
-                self._stream.close()
+    def _set_state(self, state: _ContainerState) -> None:
+        if self._state != state:
+            self._state = state
+            self._task.wake()
+            self._loop.call_later(_END_SECONDS, self._close_answer)
 
-    def _leave_for_the_earlier_log(self) -> None:
-        """Close an answer that began after a restart that was reported later: the log from before is to be read first.
+    def _close_answer(self) -> None:
+        """Close an answer that does not end although the container has, or that began after a restart reported later.
 
-        The kubelet deletes it as soon as the container ends again. An answer that began before the restart ends by
-        itself, but may have more to give if reading is behind.
+        A new request reads the rest. The log from before the restart is to be read first: the kubelet deletes it as
+        soon as the container ends again. An answer that began before the restart ends by itself, but may have more to
+        give if reading is behind.
         """
-        with self._lock:
-            if self._stream and self._follows and self._known < self._container_state[0]:
-                if self._behind > _BEHIND_SECONDS and time.monotonic() - self._heard < _END_SECONDS:
-                    self._loop.call_later(_END_SECONDS, self._leave_for_the_earlier_log)
-                else:
-                    self._stream.close()
+        ended = self._state.ended
+        if ended or self._position.restarts < self._state.restarts:
+            silence = _END_SECONDS if ended or self._output.behind > _BEHIND_SECONDS else 0.0
+            if seconds := self._requests.close(silence, only_followed=not ended):
+                self._loop.call_later(seconds, self._close_answer)
 
     async def _run(self) -> None:
         lost = ""
@@ -203,28 +333,37 @@ class ContainerLog:
     async def _read_all(self) -> str:
         """Read until the container has ended; return what was lost."""
         tries = 0  # rounds without new lines, or that ended at once
-        while not self._api.stopping.is_set():
-            restarts, ended = self._container_state  # before reading: it may end during the read
+        refused = 0.0  # when the refusals began; 0 = none
+        moved = False  # whether to find the position again
+        while not self._stopping.is_set():
+            state = self._state  # before reading: it may end during the read
             began = time.monotonic()
-            if self._gone:
-                self._put_rest(self._rest, self._position)
-                return "" if self._position.lines else "the pod was deleted before its log could be read"
             before, least = self._position.lines, 0.0
+            suspect = moved or (self._answered and not before)
+            if state.gone or (suspect and await self._requests.pod_replaced()):
+                if self._last_place == (self._position, self._position.lines):  # else the rest was read as a line since
+                    self._position.expect_next()
+                    self._output.take_rest(self._position, self._last)
+                return "" if self._position.lines else "the pod was deleted before its log could be read"
             try:
-                if await self._read_on(restarts, ended=ended):
+                if moved:
+                    await self._find_again()
+                    moved = False
+                if await self._read_on(state):
                     return ""
-                self._refused = 0.0
-                least = 0.0 if ended or self._gone else _NEWS_SECONDS
+                refused, least = 0.0, 0.0 if state.ended else _NEWS_SECONDS
             except Moved:
-                self._moved = True
+                moved = True
             except ApiError as error:
                 self.failing, least = True, error.retry_after
-                if (lost := self._lost(error, ended=ended)) is not None:
-                    return lost
-            if self._container_state != (restarts, ended):
+                if error.status in (403, 404):
+                    refused = refused or time.monotonic()
+                    if time.monotonic() - refused >= _REFUSED_SECONDS or (state.ended and error.status == 403):
+                        return str(error)
+            if self._state != state:
                 tries = 0
                 continue
-            longest = _LONGEST_AT_END if ended else _PAUSES[-1]
+            longest = _LONGEST_AT_END if state.ended else _PAUSES[-1]
             if before != self._position.lines:
                 longest = _LONGEST_WITH_LINES
                 tries = 0 if time.monotonic() - began > _SHORT_SECONDS else tries
@@ -233,102 +372,49 @@ class ContainerLog:
             tries += 1
         return ""
 
-    async def _read_on(self, restarts: int, *, ended: bool) -> bool:
+    async def _read_on(self, state: _ContainerState) -> bool:
         """Read what is there, and follow the log if the container has not ended; tell whether that is all."""
-        if (self._moved or (self._answered and not self._position.lines)) and await self._replaced():
-            self._gone = True
-            return False
-        if self._moved:
-            await self._find_again()
-        if restarts > self._known:
-            await self._read_previous(restarts)
-        before = self._position.lines
-        last = await self._is_last() if ended and before else None
+        if state.restarts > self._position.restarts:
+            await self._read_previous(state.restarts)
+        position, before = self._position, self._position.lines
+        last = await self._requests.is_last(position) if state.ended and before else None
         if last is not None and last.yes:
             return True
-        self._rest = await self._read(self._position, follow=str(not ended).lower())
-        if not ended or before < self._position.lines:
+        self._last = await self._read(position, follow=str(not state.ended).lower())
+        self._last_place = position, position.lines
+        if not state.ended or before < position.lines:
             return False
-        if last is not None and last.no and not self._rest and not self._hidden:
-            self._hidden = self._moved = True
-            self._position.look_everywhere()
-            return False
-        behind = last is not None and last.unknown and not self._rest and self._behind > _BEHIND_SECONDS
-        if behind and not await self._replaced():
-            self._put(note(_ROTATED.format(self._behind), self._known))
-        self._put_rest(self._rest, self._position)
+        if last is not None and not self._last.rest:
+            if last.no and position.look_everywhere():
+                raise Moved
+            behind = self._output.behind
+            if last.unknown and behind > _BEHIND_SECONDS and not await self._requests.pod_replaced():
+                self._output.note(_ROTATED.format(behind), position.restarts)
+        self._output.take_rest(position, self._last)
         return True
-
-    def _lost(self, error: ApiError, *, ended: bool) -> str | None:
-        """Return why lines are lost if a refusal is final; None = it may be temporary."""
-        if error.status not in (403, 404):
-            return None
-        self._refused = self._refused or time.monotonic()
-        if time.monotonic() - self._refused < _REFUSED_SECONDS and not (ended and error.status == 403):
-            return None
-        return str(error)
-
-    async def _replaced(self) -> bool:
-        """Tell whether another pod has the name by now; False also if that is not known.
-
-        Operators recreate a pod under its name, and the API finds logs by name alone. The watch may report it late.
-        """
-        if not self._uid:
-            return False
-        try:
-            with self._api.begin(self._pod_path, {}) as stream:
-                await stream.begin(_ANSWER_SECONDS)
-                if not is_good(stream.status, stream.headers):
-                    return False
-                text = b"".join([bytes(part) async for part in stream.parts()])
-            return typed_json.decode(text, _PodAnswer).metadata.uid != self._uid
-        except (ApiError, *NOT_READABLE):
-            return False
 
     # --- other logs than the one that was read
 
     async def _find_again(self) -> None:
         """Find where the log continues: later in its file, in the file of an earlier run, or nowhere."""
-        answer = await self._is_in(self._position, follow="false")
-        if answer.no:
-            answer = await self._is_in_previous(self._position)
-            if not answer.no:  # the restart has not been reported yet
-                self._doubt(answer)
-                self._put_rest(await self._read(self._position, previous="true"), self._position)
-                self._known += 1
-            elif not self._no_previous:
-                self._put(note(_GAP, self._known))
-            self._earlier, self._position = self._position, Position(self._known)
-        else:
+        position = self._position
+        answer = await self._requests.is_in(position, previous=False)
+        if not answer.no:
             self._doubt(answer)
-        self._moved = False
+            return
+        restarts = position.restarts
+        answer = await self._requests.is_in(position, previous=True)
+        if not answer.no:  # the restart has not been reported yet
+            self._doubt(answer)
+            self._output.take_rest(position, await self._read(position, previous="true"))
+            restarts += 1
+        elif not self._output.ends_with_note:
+            self._output.note(_GAP, restarts)
+        self._earlier, self._position = position, Position(restarts)
 
     def _doubt(self, answer: Answer) -> None:
         if answer.unknown:
-            self._put(note(_DOUBT, self._known))
-
-    async def _is_in(self, position: Position, **which: str) -> Answer:
-        async with self._answer(position, **which) as answer:
-            position.begin_search()
-            splitter = Splitter()
-            async for part in answer.parts():
-                for block, continued in splitter.feed(part):
-                    position.search(block, continued=continued)
-        return position.end_search()
-
-    async def _is_last(self) -> Answer:
-        """Tell whether the log ends with the last line read; not known if it is empty."""
-        blocks, splitter = await self._tail(Position(), tailLines=self._position.last_lines, follow="false")
-        last = self._position.is_last(blocks)
-        return last & known(not splitter.rest)
-
-    async def _is_in_previous(self, position: Position) -> Answer:
-        try:
-            return await self._is_in(position, previous="true")
-        except ApiError as error:
-            if error.status in (400, 404):
-                return NO
-            raise
+            self._output.note(_DOUBT, self._position.restarts)
 
     async def _read_previous(self, restarts: int) -> None:
         """Read the rest of the log from before the last restart; then a new log begins.
@@ -336,109 +422,48 @@ class ContainerLog:
         If lines from after the restart were read before the restart was reported, reading continues after them.
         """
         try:
-            last = await self._last_of_previous()
+            last = await self._requests.last_of_previous()
             seen = not self._position.first or self._position.first <= last
-            self._earlier = self._position if seen else self._earlier or Position()
-            self._earlier.restarts = restarts - 1
-            await self._read_to_its_end(self._earlier)
+            self._earlier = earlier = self._position if seen else self._earlier or Position()
+            earlier.restarts = restarts - 1
+            await self._read_to_its_end(earlier)
         except ApiError as error:
             self._no_previous += 1
             if error.status not in (400, 404) or self._no_previous < _NO_PREVIOUS_TRIES:
                 raise
-            self._put(note(_NO_PREVIOUS, restarts - 1))
+            self._output.note(_NO_PREVIOUS, restarts - 1)
         else:
-            self._no_previous = 0
             self._position = Position() if seen else self._position
-        self._earlier, self._known, self._position.restarts = None, restarts, restarts
-
-    async def _last_of_previous(self) -> bytes:
-        """Return the time of the last line before the last restart; empty = there is none."""
-        position = Position()
-        blocks, splitter = await self._tail(position, tailLines="1", previous="true")
-        for block, continued in [*blocks, *splitter.end()]:
-            position.take(block, continued=continued)
-        return position.last
-
-    async def _tail(self, position: Position, **which: str) -> tuple[list[tuple[bytes, bool]], Splitter]:
-        """Return the last lines of a log, and a splitter with the unfinished rest."""
-        splitter = Splitter()
-        async with self._answer(position, **which) as answer:
-            blocks = [block async for part in answer.parts() for block in splitter.feed(part)]
-        return blocks, splitter
+        self._earlier, self._no_previous, self._position.restarts = None, 0, restarts
 
     async def _read_to_its_end(self, position: Position) -> None:
         try:
             rest = await self._read(position, previous="true")
         except Moved:
-            answer = await self._is_in_previous(position)
+            answer = await self._requests.is_in(position, previous=True)
             self._doubt(answer)
             if answer.no:
-                self._put(note(_GAP, position.restarts))
-                self._earlier = position = Position(position.restarts)
+                self._output.note(_GAP, position.restarts)
+                self._earlier = new = Position(position.restarts)
+                if position is self._position:
+                    self._position = new  # an answer that breaks off is continued there
+                position = new
             rest = await self._read(position, previous="true")
-        self._put_rest(rest, position)
+        self._output.take_rest(position, rest)
 
-    # --- one answer
-
-    async def _read(self, position: Position, **which: str) -> bytes:
-        """Read one answer; return the bytes after its last whole line."""
-        splitter = Splitter()
-        async with self._answer(position, **which) as answer:
-            async for part in answer.parts():
+    async def _read(self, position: Position, **which: str) -> Splitter:
+        """Read one answer; return its splitter, with the bytes after its last whole line."""
+        output, splitter = self._output, Splitter()
+        async with self._requests.answer(position, **which) as answer:
+            self.failing = False
+            async for part in answer.stream.parts():
+                answer.received = float("inf")  # `put` may be slow
                 for block, continued in splitter.feed(part):
-                    self._take(position, block, continued=continued)
-                self._heard = time.monotonic()
-                if splitter.rest and position.caught_up and self._partial:
-                    self._partial(splitter.rest)
+                    output.take(position, block, continued=continued)
+                answer.received = time.monotonic()
+                if splitter.rest and output.partial and position.caught_up:
+                    output.partial(splitter.rest)
         if splitter.rest.startswith(_NO_LOG):
             raise ApiError(splitter.rest.decode(errors="replace"), 404)
         self._answered = True
-        return bytes(splitter.rest)
-
-    def _take(self, position: Position, block: bytes, *, continued: bool = False) -> None:
-        if lines := position.take(block, continued=continued):
-            self._heard = float("inf")  # `put` may be slow
-            self._delay = time.time() - epoch(lines.stamps[-1])
-            self._least_delay = min(self._least_delay, self._delay)
-            self._put(lines)
-
-    @property
-    def _behind(self) -> float:
-        """By how many seconds more than the least the last line was late."""
-        return max(self._delay - self._least_delay, 0.0)
-
-    def _put_rest(self, rest: bytes, position: Position) -> None:
-        """Take the unfinished rest as a line."""
-        if rest:
-            self._take(position, rest + b"\n")
-
-    @contextlib.asynccontextmanager
-    async def _answer(self, position: Position, **which: str) -> AsyncIterator[Stream]:
-        """Yield the answer once it begins. ApiError if it is a refusal; `_hang_up` may end it at any time."""
-        query = {**self._query, **which, **position.resume()}
-        follows = which.get("follow") == "true"
-        for refused in (False, True):
-            if self._api.stopping.is_set():
-                raise Stopped
-            with self._api.begin(self._path, query, refused=refused) as stream:
-                try:
-                    self._set_stream(stream, follows=follows)
-                    await stream.begin(_QUIET_SECONDS if follows else _ANSWER_SECONDS)
-                    if stream.status != 401 or refused:
-                        if not is_good(stream.status, stream.headers):
-                            text = bytearray()
-                            with contextlib.suppress(ApiError):
-                                async for part in stream.parts():
-                                    text += part[: _LONGEST_REFUSAL - len(text)]
-                            raise self._api.refused(f"GET {self._path}", stream.status, stream.headers, bytes(text))
-                        self._api.accepted(stream.headers)
-                        self._heard = time.monotonic()
-                        self.failing = False
-                        yield stream
-                        return
-                finally:
-                    self._set_stream(None)
-
-    def _set_stream(self, stream: Stream | None, *, follows: bool = False) -> None:
-        with self._lock:
-            self._stream, self._follows = stream, follows
+        return splitter

@@ -126,8 +126,8 @@ class Clock:
     | any other, later | `running` and `no_progress` |
 
     `queue`, `pending` and `running` go on where they stopped, `no_progress` begins again. An unknown state changes
-    nothing. Of a job that is older than its follower, only `total` has the job's age: all others begin when the
-    follower sees their state.
+    nothing. For an adopted job, only `total` includes earlier time: all others begin
+    when the follower sees their state.
     """
 
     def __init__(self, limits: Deadlines, now: float) -> None:

@@ -13,12 +13,19 @@ from tfsteps.text.streams import encodable
 class Printer:
     """Prints log lines as `[worker-1] text` and one line for each change of the job's state.
 
-    Lines of another container than the program's come as `[worker-1/init-data] text`. If stdout is closed,
-    output is discarded; the job continues.
+    Lines of another container than the program's come as `[worker-1/init-data] text`.
     """
 
-    def __init__(self, out: TextIO | None = None, title: str = "") -> None:
-        """Print to `out`; None = standard output. `title` names the job; empty = its task does."""
+    def __init__(self, out: TextIO | None = None, title: str = "", *, discards: bool = True) -> None:
+        """Print to `out`.
+
+        Args:
+            out: Where to; None = standard output.
+            title: Names the job; empty = its task does.
+            discards: If nobody reads `out` any more, discard the output, so that a job continues; False = raise
+                BrokenPipeError.
+        """
+        self._discards = discards
         self._out = out or sys.stdout
         self._on_terminal = self._out.isatty()
         self._title = title
@@ -65,6 +72,8 @@ class Printer:
             self._out.write(encodable(text, self._out) + "\n")
             self._out.flush()
         except BrokenPipeError:
+            if not self._discards:
+                raise
             self._gone = True
         except OSError:  # for example a full disk: the next line may fit, and the run folder has this one
             return

@@ -11,6 +11,7 @@ from tfsteps.spec import format_bytes, format_duration
 
 UNKNOWN = "\N{EN DASH}"
 
+_NUMBER = re.compile("([0-9]+)")
 _CLOCK = "M8 4.6v3.6l2.4 1.5M13.5 8a5.5 5.5 0 1 1-11 0 5.5 5.5 0 0 1 11 0"
 _QUESTION = "M6 6.1a2.05 2.05 0 1 1 3 1.8c-.6.35-1 .8-1 1.6M8 11.9v.2"
 _ICONS = {
@@ -88,7 +89,7 @@ def plural(count: int, noun: str) -> str:
 
 def natural(text: str) -> list[str | int]:
     """Return a key for sorting that puts `worker-2` before `worker-10`."""
-    return [int(part) if part.isdigit() else part for part in re.split("([0-9]+)", text)]
+    return [int(part) if part.isdigit() else part for part in _NUMBER.split(text)]
 
 
 def outcome(replica: ReplicaStatus) -> str:

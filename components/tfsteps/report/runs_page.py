@@ -31,7 +31,7 @@ class ListedRun(msgspec.Struct, frozen=True, kw_only=True):
         status: Of the job; of a pipeline, its state and times alone.
         is_job: False for a pipeline.
         seconds: How long it has run; None = not known.
-        workflow: The name of its Workflow; empty = none.
+        run_object: The name of the object of its run on a cluster; empty = none.
         report: Address of its report, relative to the page; empty = there is none.
         options: Options of its command lines by name, without secrets: `args --lr`.
     """
@@ -39,7 +39,7 @@ class ListedRun(msgspec.Struct, frozen=True, kw_only=True):
     status: Status
     is_job: bool = True
     seconds: float | None = None
-    workflow: str = ""
+    run_object: str = ""
     report: str = ""
     options: Mapping[str, Any] = {}
 
@@ -68,7 +68,8 @@ def page(runs: Sequence[ListedRun], metrics: Sequence[str], now: float, where: s
         *notes,
         *([f"{plural(hidden, 'further run')} not shown; `--since` and `--limit` choose."] if hidden else []),
     ]
-    columns = [*_facts(shown), *_metric_columns(shown, metrics), *_option_columns(shown), *_ends(shown)]
+    named = metrics or _commonest(run.status.metrics for run in shown)[:_METRICS]
+    columns = [*_facts(shown), *map(_metric, named), *_option_columns(shown), *_ends(shown)]
     body = [
         _header(runs, now, where),
         tag("main", sections.section("runs", "States, metrics and reports", _runs(shown, columns, notes))),
@@ -131,7 +132,7 @@ def _facts(runs: Sequence[ListedRun]) -> list[_Column]:
         ),
         _Column("State", lambda run: badge(run.status.state)),
         _Column("Pipeline", lambda run: run.status.identity.pipeline),
-        _Column("Workflow", lambda run: run.workflow),
+        _Column("Object", lambda run: run.run_object),
         _Column("Task", lambda run: run.status.identity.task),
         _Column("Attempt", lambda run: str(run.status.identity.attempt) if run.is_job else None),
         _Column("System", lambda run: run.status.system),
@@ -142,10 +143,6 @@ def _facts(runs: Sequence[ListedRun]) -> list[_Column]:
         ),
     ]
     return _used(columns, runs)
-
-
-def _metric_columns(runs: Sequence[ListedRun], metrics: Sequence[str]) -> list[_Column]:
-    return [_metric(name) for name in metrics or _commonest(run.status.metrics for run in runs)[:_METRICS]]
 
 
 def _metric(name: str) -> _Column:

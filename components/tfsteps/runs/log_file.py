@@ -32,6 +32,7 @@ GAP = "log"
 NOT_SAVED = "log lines could not be saved: "
 """What the warning of a status contains if lines were lost on a full disk, after their number and before the error."""
 
+_SEGMENT = re.compile(r"(.+)\.tail-(\d{15})-(\d{12})", re.DOTALL)
 _BLOCK = 1 << 20
 _LAST = 253402300799.0  # the last second of the year 9999
 
@@ -121,12 +122,12 @@ class Segment(msgspec.Struct, frozen=True):
 
 def segments(log: pathlib.Path) -> list[Segment]:
     """Return the segments of a log, the oldest first; empty = it has not reached its limit."""
-    name = re.compile(re.escape(log.name) + r"\.tail-(\d{15})-(\d{12})")
     try:
-        matches = [match for file in os.listdir(log.parent) if (match := name.fullmatch(file))]  # noqa: PTH208
+        matches = [match for file in os.listdir(log.parent) if (match := _SEGMENT.fullmatch(file))]  # noqa: PTH208
     except FileNotFoundError:
         return []
-    return [Segment(log.with_name(m[0]), int(m[1]), int(m[2])) for m in sorted(matches, key=lambda m: int(m[1]))]
+    of_log = (Segment(log.with_name(m[0]), int(m[2]), int(m[3])) for m in matches if m[1] == log.name)
+    return sorted(of_log, key=lambda segment: segment.offset)
 
 
 def set_aside(log: pathlib.Path) -> None:

@@ -95,8 +95,8 @@ class PipelineRecord(msgspec.Struct, kw_only=True):
         ended: When it ended, in seconds since the epoch; None = it has not, or nobody recorded it.
         steps: The tries of its steps in the order of their starts; empty if none has started, or it was recorded before
             tfsteps recorded steps.
-        workflow: The name of its Workflow on a cluster; empty = it ran on this machine.
-        engine: The name of the engine that ran it.
+        run_object: The name of its object on a cluster, such as a Workflow; empty = it ran on this machine.
+        engine: The name of the engine that ran it; empty = recorded before engines were.
         demo: The mark of a demo; None = it is none.
     """
 
@@ -107,8 +107,8 @@ class PipelineRecord(msgspec.Struct, kw_only=True):
     created: float
     ended: float | None = None
     steps: list[StepRecord] = []
-    workflow: str = ""
-    engine: str = "local"
+    run_object: str = msgspec.field(default="", name="workflow")  # the name in the output of `show`
+    engine: str = ""
     demo: Mark | None = None
 
     @staticmethod

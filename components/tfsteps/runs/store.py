@@ -49,6 +49,9 @@ from tfsteps.tensorboard.event_files import EventOrigin
 RECORDS = "TFSTEPS_RECORDS"
 """Environment variable: the address where records are stored as well, see `record_store`; `none` = nowhere."""
 
+LATEST = "latest"
+"""What stands for the id of the newest run."""
+
 _EVENT_ORIGIN = "event-origin.json"
 _NAME_LENGTH = 200  # file systems take 255 bytes
 _RESERVE = 1 << 17

@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import functools
 import os
 import typing
 from collections.abc import Mapping, Sequence
@@ -138,13 +139,18 @@ def to_plain(value: Any) -> Any:
 def _noted(value: Any, plain: Any) -> Any:
     """Return `plain`, which is `value` as plain data, with its amounts in short notations."""
     if isinstance(value, msgspec.Struct):
-        fields = {field.encode_name: field for field in msgspec.structs.fields(value)}
+        fields = _fields(type(value))
         return {key: _field(value, fields.get(key), item) for key, item in plain.items()}
     if isinstance(value, dict) and isinstance(plain, dict) and len(value) == len(plain):
         return {key: _noted(part, item) for part, (key, item) in zip(value.values(), plain.items(), strict=True)}
     if isinstance(value, list | tuple) and isinstance(plain, list | tuple):
         return [_noted(part, item) for part, item in zip(value, plain, strict=True)]
     return plain
+
+
+@functools.cache
+def _fields(struct: type[msgspec.Struct]) -> dict[str, msgspec.structs.FieldInfo]:
+    return {field.encode_name: field for field in msgspec.structs.fields(struct)}
 
 
 def _field(struct: msgspec.Struct, field: msgspec.structs.FieldInfo | None, plain: Any) -> Any:

@@ -32,7 +32,6 @@ the job object would show."""
 _OF_ONE_RUN = ("MLFLOW_RUN_ID", "TRACEPARENT", "TRACESTATE", "BAGGAGE")
 _FIELDS = ("name", "image", "command", "args", "restart", "backoff_limit", "cluster")
 _RESOURCES = ("cpu", "memory", "gpu")
-_SETTINGS = ("tensorboard",)
 _ROLES = {"chief": "chief", "workers": "worker", "ps": "ps", "evaluator": "evaluator"}
 
 JOB_FIELDS: Mapping[Path, str] = {
@@ -129,14 +128,9 @@ def tensorboard_job(
     try:
         return from_plain(plain_tensorboard(inputs, base), "inputs", options)
     except SpecError as error:
-        raise SpecError([_at_input(problem, inputs) for problem in error.problems], "inputs") from error
-
-
-def _at_input(problem: Problem, inputs: Mapping[str, Any]) -> Problem:
-    """Return a problem of a TensorBoard with the input that set the value, in place of the field."""
-    name = "log_dir" if problem.path == ("output_dir",) else str(problem.path[-1]) if problem.path else ""
-    above = problem.path[:-1]
-    return msgspec.structs.replace(problem, path=(name,)) if inputs.get(name) and above in [(), _SETTINGS] else problem
+        raise SpecError(
+            [at_input(problem, inputs, TENSORBOARD_FIELDS) for problem in error.problems], "inputs"
+        ) from error
 
 
 def at_input(problem: Problem, inputs: Mapping[str, Any], fields: Mapping[Path, str]) -> Problem:
@@ -156,7 +150,8 @@ def at_input(problem: Problem, inputs: Mapping[str, Any], fields: Mapping[Path, 
         is_set = inputs.get(name) not in (None, "")  # as for `plain_job`
         if problem.path[: len(field_path)] == field_path and is_set and exists(rest[:1], inputs[name]):
             return msgspec.structs.replace(problem, path=(name, *rest))
-    in_spec = exists(problem.path, inputs.get("spec", {}))
+    place = problem.path if len(problem.path) == 1 else problem.path[:-1]  # the last field may be missing there
+    in_spec = exists(place, inputs.get("spec", {}))
     return msgspec.structs.replace(problem, path=("spec", *problem.path)) if in_spec else problem
 
 

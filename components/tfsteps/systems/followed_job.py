@@ -9,7 +9,7 @@ from tfsteps.kube.answers import MALFORMED
 from tfsteps.runs.events import Event, JobChanged, State, Verdict
 from tfsteps.systems.base import Cause, LaunchError
 from tfsteps.systems.launcher_pod import LauncherPod
-from tfsteps.systems.stop_controller import Clients, Leave, StopController, Stoppable
+from tfsteps.systems.stop_controller import Clients, Detachment, StopController, Stoppable
 
 
 class JobTracker(Protocol):
@@ -74,11 +74,11 @@ class FollowedJob(Stoppable, abc.ABC):
                 yield from self._next()
                 if self._tracker.final:  # an ended job is neither stopped nor repaired: it may have to be kept
                     break
-                if not self._stop.leaving:
+                if not self._stop.detaching:
                     self._tend()
                 pipeline = self._host.pipeline if self._host else None  # after `_tend`, which may have read the pod
                 self._stop.continue_stop(self._clients, pipeline)
-                if not (self._stop.leaving or self._stop.cause):
+                if not (self._stop.detaching or self._stop.cause):
                     self._limit()
             yield from self._rest()
             yield self._tracker.last()
@@ -98,11 +98,11 @@ class FollowedJob(Stoppable, abc.ABC):
     def ended(self) -> bool:
         return self._tracker.final is not None
 
-    def leave(self, cluster: Any, since: float) -> Leave:
+    def detach(self, cluster: Any, since: float) -> Detachment:
         assert self._host
         if since:  # not in the signal handler
             self._host.retry_read(cluster)
-        return self._leave(self._host, cluster, since)
+        return self._detach(self._host, cluster, since)
 
     def begin_stop(self, sentence: str) -> None:
         self._tracker.stop(Verdict(State.CANCELLED, "Stopped", sentence))
@@ -134,8 +134,8 @@ class FollowedJob(Stoppable, abc.ABC):
         """Yield the last lines of the ended job's replicas, and how they ended, as far as they can be read."""
 
     @abc.abstractmethod
-    def _leave(self, host: LauncherPod, cluster: Any, since: float) -> Leave:
-        """Do the platform's part of `leave`."""
+    def _detach(self, host: LauncherPod, cluster: Any, since: float) -> Detachment:
+        """Do the platform's part of `detach`."""
 
     @abc.abstractmethod
     def _leftover(self) -> str:

@@ -107,10 +107,10 @@ class LauncherPod:
         self.uid = item["metadata"]["uid"]
         self._labels = item["metadata"].get("labels") or {}
         self.demo = mark_of(item)
-        self.image = _image(item)
         grace = (item.get("spec") or {}).get("terminationGracePeriodSeconds", _GRACE_SECONDS)
         self.grace_seconds = max(1.0, float(grace) - _REPORT_SECONDS)
         self.pipeline = self._find_pipeline(self._api, item) if self._find_pipeline else None
+        self.image = _image(item, getattr(self.pipeline, "container", ""))  # engines of other packages may not say it
         self.unread = ""
 
     @property
@@ -232,12 +232,12 @@ class LauncherPod:
         return self._clients[urgent] if self._clients else job_api
 
 
-def _image(pod: Mapping[str, Any]) -> LauncherImage | None:
-    """Return the image of a launcher's pod: of Argo's container `main`, or of the default container."""
+def _image(pod: Mapping[str, Any], container: str) -> LauncherImage | None:
+    """Return the image of a launcher's pod: that of the container of this name, of the default one, or of the first."""
     spec = pod.get("spec") or {}
     default = (pod["metadata"].get("annotations") or {}).get("kubectl.kubernetes.io/default-container")
-    names = ("main", default)
-    containers = sorted(spec.get("containers") or [], key=lambda container: container["name"] not in names)
+    names = {default: 1, container: 0}
+    containers = sorted(spec.get("containers") or [], key=lambda item: names.get(item["name"], 2))
     if not containers:
         return None
     policy = containers[0].get("imagePullPolicy", "IfNotPresent")

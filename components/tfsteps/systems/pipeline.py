@@ -30,6 +30,9 @@ class PipelineContext(Protocol):
     pending: Answer
     """Whether the engine has not seen this pod run yet: it may create another if this one is lost now."""
 
+    container: str
+    """The container of this pod that runs the step's program; empty = the default one, or the first. May be missing."""
+
     kills_at_once: bool
     """Whether a step lives on for only a tenth of a second after SIGTERM: too short for several requests.
 
@@ -76,11 +79,11 @@ class Origin(msgspec.Struct, frozen=True):
     """The origin of a job, by the names that users know. Empty = none.
 
     Attributes:
-        workflow: The name of the engine's object of the run.
+        run_object: The name of the engine's object of the run.
         task: The task's name in the pipeline, if the replicas' variables have another.
     """
 
-    workflow: str = ""
+    run_object: str = ""
     task: str = ""
 
 

@@ -1,4 +1,4 @@
-"""How a launcher ends a job that lives on a platform: it asks until the end has come, or is denied for too long.
+"""How a launcher ends a job on a platform: it repeats the request until the job ends or refusal lasts too long.
 
 A launcher in a pod that gets SIGTERM first finds out whether the job goes on without it.
 """
@@ -32,8 +32,8 @@ class Clients(NamedTuple):
     cluster: Any
 
 
-class Leave(msgspec.Struct, frozen=True):
-    """Whether a job goes on without its launcher.
+class Detachment(msgspec.Struct, frozen=True):
+    """Whether a job goes on without its launcher, which detaches from it then.
 
     Attributes:
         answer: Yes = it goes on; no = it is to be stopped.
@@ -59,8 +59,11 @@ class Stoppable(Protocol):
     def begin_stop(self, sentence: str) -> None:
         """Note that the job's end is a stop from now on; `sentence` says why, empty = there is nothing to say."""
 
-    def leave(self, cluster: Any, since: float) -> Leave:
-        """Return whether the job goes on without this launcher; `since` = seconds since SIGTERM, or its notice."""
+    def detach(self, cluster: Any, since: float) -> Detachment:
+        """Detach from the job if it can go on without this launcher, and return whether it does.
+
+        `since` = seconds since SIGTERM, or its notice.
+        """
 
     @property
     def ends_with_launcher(self) -> bool:
@@ -74,12 +77,12 @@ class Stoppable(Protocol):
         """Whether the job has ended."""
 
 
-class _Leaving(msgspec.Struct):
+class _Detaching(msgspec.Struct):
     """The launcher got SIGTERM, or will, and the job may go on. Times are those of the monotonic clock."""
 
     began: float
     asked: float
-    leave: Leave
+    detachment: Detachment
     """The last answer."""
 
 
@@ -116,8 +119,8 @@ class StopController:
         self._job, self._denied_seconds = job, denied_seconds
         self._in_pod = grace_seconds is not None
         self._grace_seconds = math.inf if grace_seconds is None else grace_seconds
-        self._phase: _Leaving | _Stopping | None = None  # None = nothing has asked for a stop
-        self._expected: _Leaving | None = None  # None = the launcher's pod is not being deleted, as far as is known
+        self._phase: _Detaching | _Stopping | None = None  # None = nothing has asked for a stop
+        self._expected: _Detaching | None = None  # None = the launcher's pod is not being deleted, as far as is known
 
     @property
     def cause(self) -> Cause | None:
@@ -130,9 +133,9 @@ class StopController:
         return self.requests > 1
 
     @property
-    def leaving(self) -> bool:
+    def detaching(self) -> bool:
         """Whether the launcher got SIGTERM, or will, and this has not ended it or its job yet."""
-        return isinstance(self._phase or self._expected, _Leaving) and not self._job.ended
+        return isinstance(self._phase or self._expected, _Detaching) and not self._job.ended
 
     def request(self, cause: Cause, clients: Clients) -> None:
         """Stop the job, unless it goes on without this launcher. Safe in a signal handler.
@@ -140,21 +143,21 @@ class StopController:
         After SIGTERM in a pod (`CANCELLED`), it is asked first whether the job goes on.
         """
         self.requests += cause.requested
-        if self.leaving and cause is Cause.CANCELLED:
+        if self.detaching and cause is Cause.CANCELLED:
             # Engines repeat SIGTERM, and the first second does not show yet whether the pod is being evicted.
             if self._job.ends_with_launcher:
                 self.begin(cause, clients)
-        elif self.repeated and not self.leaving:
+        elif self.repeated and not self.detaching:
             self._job.give_up()
         elif self.cause is None and not self._job.ended:
             sentence = ""
             if cause is Cause.CANCELLED and self._in_pod:
                 began = time.monotonic()
-                leave = self._job.leave(clients.cluster, 0.0)
-                if not leave.answer.no:
-                    self._phase = _Leaving(began, began, leave)
+                detachment = self._job.detach(clients.cluster, 0.0)
+                if not detachment.answer.no:
+                    self._phase = _Detaching(began, began, detachment)
                     return
-                sentence = leave.sentence
+                sentence = detachment.sentence
             self.begin(Cause.CANCELLED if cause.requested else cause, clients, sentence)
 
     def expect(self, clients: Clients) -> None:
@@ -164,8 +167,8 @@ class StopController:
         """
         if self._phase is None and not self._job.ended:
             began = time.monotonic()
-            self._expected = expected = _Leaving(began, began, Leave(unknown("the answers have not come yet")))
-            expected.leave = self._job.leave(clients.cluster, 0.0)
+            self._expected = expected = _Detaching(began, began, Detachment(unknown("the answers have not come yet")))
+            expected.detachment = self._job.detach(clients.cluster, 0.0)
 
     def begin(self, cause: Cause, clients: Clients, sentence: str = "") -> None:
         """Stop the job for a cause. Safe in a signal handler."""
@@ -184,11 +187,11 @@ class StopController:
         if pipeline and pipeline.failure:
             raise LaunchError(f"{self._job.what} was not stopped, but {pipeline.failure}", retryable=True)
         match self._phase or self._expected:
-            case _Leaving() as leaving if not self._job.ended:
+            case _Detaching() as detaching if not self._job.ended:
                 if pipeline and pipeline.terminating.yes:
                     self.begin(Cause.CANCELLED, clients)
                 else:
-                    self._settle(leaving, clients)
+                    self._settle(detaching, clients)
             case _Stopping() as stopping:
                 now, grace = time.monotonic(), self._grace_seconds if stopping.cause is Cause.CANCELLED else math.inf
                 denied = now - stopping.denied_since > self._denied_seconds[stopping.cause]
@@ -203,23 +206,23 @@ class StopController:
             case _ if pipeline and pipeline.terminating.yes:
                 self.begin(Cause.CANCELLED, clients)
 
-    def _settle(self, leaving: _Leaving, clients: Clients) -> None:
+    def _settle(self, detaching: _Detaching, clients: Clients) -> None:
         """Ask again when that is due, and stop the job if it does not go on. LaunchError if it does."""
         now = time.monotonic()
-        if leaving.leave.answer.unknown and now - leaving.asked >= _PAUSE_SECONDS:
-            leaving.leave = self._job.leave(clients.cluster, now - leaving.began)
-            leaving.asked = time.monotonic()
-        answer = leaving.leave.answer
+        if detaching.detachment.answer.unknown and now - detaching.asked >= _PAUSE_SECONDS:
+            detaching.detachment = self._job.detach(clients.cluster, now - detaching.began)
+            detaching.asked = time.monotonic()
+        answer = detaching.detachment.answer
         seconds = min(self._grace_seconds, _PAUSE_SECONDS) if self.repeated else self._grace_seconds
-        late = now - leaving.began >= seconds
+        late = now - detaching.began >= seconds
         if not self.requests:
             if late:  # as on a node whose kubelet does not answer: this launcher goes on, and its job with it
                 self._expected = None
             return  # it is SIGTERM that ends a launcher: engines decide by how a step ends
         if answer.no:
-            self.begin(Cause.CANCELLED, clients, leaving.leave.sentence)
+            self.begin(Cause.CANCELLED, clients, detaching.detachment.sentence)
         elif answer.yes:
-            raise LaunchError(f"this pod is being evicted; {leaving.leave.sentence}", retryable=True)
+            raise LaunchError(f"this pod is being evicted; {detaching.detachment.sentence}", retryable=True)
         elif late:
             why = f"whether it is being evicted, and another pod follows, is not known ({answer.why})"
             raise LaunchError(f"this pod got SIGTERM, and {why}: {self._job.what} was not stopped", retryable=True)

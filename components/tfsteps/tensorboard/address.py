@@ -8,7 +8,7 @@ PORT = 6006
 """The port of the program; its Service has port 80."""
 
 HEALTH = "/healthz"
-"""The path of the health check, which is no sign of use."""
+"""The path of the health check, which does not count as activity."""
 
 PUBLIC_URL = "TFSTEPS_TENSORBOARD_PUBLIC_URL"
 """Variable of a launcher: the public form of addresses, such as `https://ml.example/tensorboard/{namespace}/{name}/`."""

@@ -48,7 +48,7 @@ class TensorBoardProcess:
             log_dirs: Folder of the event files, or its URI; it need not exist yet. Or several, by the name that
                 TensorBoard shows for each.
             port: Port to listen on; 0 = any that is free.
-            host: Address to listen on. TensorBoard asks nobody for a password.
+            host: Address to listen on. TensorBoard needs no password.
             on_failure: Do not wait for the start, which takes a second or two. Called in a thread of its own if it
                 fails. None = wait.
         """

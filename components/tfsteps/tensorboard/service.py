@@ -1,8 +1,8 @@
 """The program of a TensorBoard on a cluster: `python -m tfsteps.tensorboard.service LOG_DIR [LOG_DIR...]`.
 
 It serves until it is idle or its data is old, and exits with 0 then, so that its Job is complete. All other ends have
-another exit code, so that Kubernetes starts it again. `GET /healthz` answers 200 and is no sign of use. With
-`--no-server` it only waits until the data is old: something else serves, which its Job owns.
+another exit code, so that Kubernetes starts it again. `GET /healthz` answers 200 and does not count as
+activity. With `--no-server` it only waits until the data is old: something else serves, which its Job owns.
 """
 
 import argparse

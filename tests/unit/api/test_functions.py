@@ -149,6 +149,8 @@ def test_what_is_imported_for_what():
 
 def test_all_names_are_there():
     assert all(getattr(tfsteps.api, name) for name in tfsteps.api.__all__)
+    assert dir(tfsteps.api) == sorted(tfsteps.api.__all__)
+    assert {"train_function", "__version__"} <= {*dir(tfsteps)}
     with pytest.raises(AttributeError, match="has no attribute 'nope'"):
         _ = tfsteps.api.nope
 

@@ -1,4 +1,4 @@
-"""What is done before a job is created: its code is uploaded."""
+"""What is done before a job is created: it is checked, and its code is uploaded."""
 
 import pytest
 
@@ -6,10 +6,12 @@ from tests.support.code_store import served
 from tests.unit.cli.command import refused, tfsteps
 from tests.unit.cli.jobs_on_cluster import kubeconfig
 from tfsteps.api.job_input import JobOptions, read_command
-from tfsteps.api.plan import make_plan
+from tfsteps.api.plan import launch_plan, make_plan
 from tfsteps.backends.backend_location import BackendLocation
 from tfsteps.console.errors import CommandError
+from tfsteps.runs.events import State
 from tfsteps.runs.location import Location
+from tfsteps.systems.local.job_system import LocalSystem
 
 PROGRAM = ["python", "train.py"]
 
@@ -54,3 +56,18 @@ def test_a_dry_run_says_that_code_would_be_stored_on_a_claim(folder, monkeypatch
         assert "would be stored as pvc://code/team/" in capsys.readouterr().err
         planned("pvc://code/team")
         assert "code is stored as pvc://code/team/" in capsys.readouterr().err
+
+
+def test_a_job_of_a_command_is_checked_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("TFSTEPS_HOME", str(tmp_path))
+    checked, warned = [], []
+    count(monkeypatch, "spec_problems", checked)
+    count(monkeypatch, "warnings", warned)
+    plan = make_plan(read_command(["true"], JobOptions()), "local", BackendLocation(Location.LOCAL), None, None)
+    assert launch_plan(plan, []).state is State.SUCCEEDED
+    assert (len(checked), len(warned)) == (1, 1)
+
+
+def count(monkeypatch, method, calls):
+    original = getattr(LocalSystem, method)
+    monkeypatch.setattr(LocalSystem, method, lambda self, job: calls.append(job) or original(self, job))

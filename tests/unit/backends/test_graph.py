@@ -63,3 +63,17 @@ def test_a_tensorboard_runs_where_its_serving_pod_is(pods, host, restarts):
     (board,) = graph.tensorboards([job], pods, [owned, kubeflows, service("another", kind="Job", uid="w")])
     assert (board.host, board.restarts) == (host, restarts)
     assert [node.name for node in board.children] == ["t-owned", "t"]
+
+
+@pytest.mark.parametrize(
+    ("label", "containers", "chosen"),
+    [
+        ("workflows.argoproj.io/workflow", ["wait", "main"], "main"),
+        ("workflows.argoproj.io/workflow", ["one", "two"], "one"),  # a container set has no `main`
+        ("team", ["wait", "main"], "wait"),
+        ("workflows.argoproj.io/workflow", [], ""),
+    ],
+)
+def test_the_container_of_a_pod_is_one_that_it_has(label, containers, chosen):
+    item = {"metadata": {"labels": {label: "a"}}, "spec": {"containers": [{"name": name} for name in containers]}}
+    assert graph._container(item) == chosen

@@ -1,9 +1,9 @@
 """`runs`, `show`, `logs`, `stop` and `debug` with `--on kubernetes`, over HTTP to a server that has some jobs."""
 
 import copy
+import email.utils
 import json
 import re
-import time
 
 import pytest
 import yaml
@@ -11,6 +11,7 @@ import yaml
 from tests.unit.cli.command import on_terminal, output_lines, refused, tfsteps, unread
 from tests.unit.cli.jobs_on_cluster import JOB, START, at, kubeconfig, pod_of, tfjob
 from tests.unit.cli.statuses import saved
+from tests.wire import scripted
 from tests.wire.scripted import refusal
 from tests.wire.test_job import events
 from tfsteps import spec
@@ -221,7 +222,7 @@ def test_a_workflows_name_stands_for_its_run(server, command, monkeypatch):
 def test_runs_name_the_workflow(server):
     server.there.jobs.append(of_workflow("nightly-x7k2p", "6d1f3d6e", 60))
     rows = [line.split()[:3] for line in output_lines("runs", *K)]
-    assert rows[:2] == [["WORKFLOW", "RUN", "TASK"], ["nightly-x7k2p", "6d1f3d6e", "mnist"]]
+    assert rows[:2] == [["OBJECT", "RUN", "TASK"], ["nightly-x7k2p", "6d1f3d6e", "mnist"]]
     (first, *_) = json.loads("\n".join(output_lines("runs", *K, "--output", "json")))
     assert (first["run"], first["workflow"]) == ("6d1f3d6e", "nightly-x7k2p")
 
@@ -235,7 +236,7 @@ def test_a_task_of_kubeflow_is_called_by_its_name_in_the_pipeline(server):
 
 def test_a_workflow_with_several_runs_or_none_is_an_error(server):
     server.there.jobs += [of_workflow("nightly-x7k2p", run, 60) for run in ("6d1f3d6e", "0b9a5a3e")]
-    message = "error: Workflow 'nightly-x7k2p' has several runs: 6d1f3d6e, 0b9a5a3e; write the id of one\n"
+    message = "error: 'nightly-x7k2p' has several runs: 6d1f3d6e, 0b9a5a3e; write the id of one\n"
     assert refused("show", "nightly-x7k2p", *K) == message
     assert "nearest: nightly-x7k2p" in refused("show", "nightly-x7k2q", *K)
 
@@ -295,8 +296,9 @@ def test_grep_counts_before_tail_and_reads_the_whole_log(server):
     ]
 
 
-def test_since_is_counted_from_the_clock_of_the_server_and_sent_to_it(server):
-    server.ahead = START.timestamp() + 60 - time.time()
+def test_since_is_counted_from_the_clock_of_the_server_and_sent_to_it(server, monkeypatch):
+    stopped = email.utils.formatdate(START.timestamp() + 60, usegmt=True)
+    monkeypatch.setattr(scripted._Handler, "date_time_string", lambda *_: stopped)
     assert output_lines("logs", "busy", "--task", "mnist", "--since", "16s", *K) == [
         "[chief-0] c",
         "[chief-0] c",

@@ -13,7 +13,7 @@ from typer import testing
 from tests.support.processes import started
 from tfsteps.cli.app import app
 
-# The runner makes all commands anew for each call, which takes 20 ms; hundreds of tests need them once.
+# The runner makes all commands again for each call, which takes 20 ms; hundreds of tests need them once.
 testing._get_command = functools.cache(testing._get_command)
 COMMAND = str(pathlib.Path(sys.executable).with_name("tfsteps"))
 

@@ -26,6 +26,27 @@ OTHERS = {"tfsteps.platforms.hai", "tfsteps.platforms.t9k", "tfsteps.systems.tra
 
 
 @pytest.mark.parametrize(
+    ("words", "needless"),
+    [
+        ("show ", {"tfsteps.backends.find", "tfsteps.report", "tfsteps.systems.base"}),
+        ("logs --on l", {"tfsteps.backends.find", "tfsteps.runs.store"}),
+        ("submit --engine l", {"tfsteps.schedule", "tfsteps.backends.find"}),
+        ("lint ", {"msgspec", "tfsteps.spec"}),
+        ("run --system ", {"msgspec", "tfsteps.spec"}),
+    ],
+)
+def test_a_completion_loads_only_what_the_values_need(words, needless, tmp_path, monkeypatch):
+    monkeypatch.setenv("TFSTEPS_HOME", str(tmp_path))
+    monkeypatch.setenv("_TFSTEPS_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", f"tfsteps {words}")
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split(" "))))
+    loaded = subprocess.run([sys.executable, "-c", PROGRAM], check=True, stdout=subprocess.PIPE, text=True).stdout
+    assert "tfsteps.cli.listed" in loaded.split("\n")
+    assert (PIPELINES | CLIENT | needless) & {*loaded.split("\n")} == set()
+    assert "tfsteps.cli.commands" not in loaded
+
+
+@pytest.mark.parametrize(
     ("arguments", "needless"),
     [
         ("--help", PIPELINES | PACKAGES | CLIENT | OTHERS | {"yaml", "msgspec", "tfsteps.spec"}),

@@ -44,6 +44,18 @@ def runs():
         yield
 
 
+def test_commands_are_offered_with_their_summaries():
+    assert '"run":"Run a job to its end' in completed("ru", shell="zsh")
+    assert completed("ru") == ["run", "runs"]
+
+
+@pytest.mark.usefixtures("runs")
+@pytest.mark.parametrize("command", [["run"], ["run", "job.yaml"], ["shell", "latest"]])
+def test_nothing_of_the_command_after_dashes_is_offered(command):
+    assert "--task" in completed(*command, "--")
+    assert completed(*command, "--", "python", "-") == completed(*command, "--", "python", "") == []
+
+
 @pytest.mark.usefixtures("runs")
 def test_runs_are_offered_newest_first_then_their_names():
     offers = ["fit-k1", "k2", "k3", "latest", "bert", "fit", "nightly", "score", "weekly"]

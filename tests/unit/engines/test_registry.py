@@ -67,7 +67,7 @@ def test_engines_that_share_a_kind_of_object_are_asked_once():
     assert [objects.resource.kind for objects in registry.engine_objects()] == ["Workflow"]
     assert registry.find_origin([OWNER], "wf.root.fit.executor").task == "fit"
     assert registry.find_origin([OWNER], "wf.main.fit") == registry.Origin("wf-x2k4q", "")
-    assert registry.find_origin([{**OWNER, "apiVersion": "v1"}], "wf.main.fit").workflow == ""
+    assert registry.find_origin([{**OWNER, "apiVersion": "v1"}], "wf.main.fit").run_object == ""
 
 
 @pytest.mark.parametrize(("step", "name"), [("wf.root.fit.executor", "kfp"), ("wf.main.fit", "argo"), ("", "argo")])

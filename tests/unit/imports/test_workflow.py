@@ -42,6 +42,11 @@ spec:
 """
 
 
+def test_parameters_that_are_no_list_are_left_out():
+    text = WORKFLOW.replace("template: train}", "template: train, arguments: {parameters: 5}}")
+    assert imported("status.completionTime", text).job["image"] == "acme/mnist:1"
+
+
 def imported(success, text=WORKFLOW):
     [job], _ = read_text(text.replace("SUCCESS", success), "mnist")
     spec.parse(job_file(job), "job", registry.options())

@@ -14,6 +14,7 @@ _KINDS = {(kind.resource.api, kind.resource.plural): kind.resource.kind for kind
     ("v1", "pods"): "Pod",
     ("v1", "namespaces"): "Namespace",
     ("argoproj.io/v1alpha1", "workflows"): "Workflow",
+    ("toy.example/v1", "toyruns"): "ToyRun",
 }
 
 

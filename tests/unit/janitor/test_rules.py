@@ -93,7 +93,7 @@ def test_due(item, left, expected):
 
 
 CHANGES = [{"manager": "tfsteps", "time": iso(500)}, {"manager": "operator", "time": iso(100)}, {"manager": "old"}]
-DONE = {"phase": "Done", "state": "Succeeded"}  # a TfJob of v1alpha1 has no times
+DONE = {"phase": "Done", "state": "Succeeded"}  # of an operator that writes no times
 
 
 @pytest.mark.parametrize(("keep_for", "what"), [("99", "job"), ("101", None)])

@@ -49,10 +49,12 @@ def read(position, data, rng=None):
 
 
 def search(position, data):
-    position.begin_search()
-    for block, continued in Splitter().blocks([data]):
-        position.search(block, continued=continued)
-    return position.end_search()
+    async def parts():
+        yield data
+
+    with pytest.raises(StopIteration) as ended:  # it does not wait
+        position.search(Splitter().blocks_of(parts())).send(None)
+    return ended.value.value
 
 
 def written(rng):

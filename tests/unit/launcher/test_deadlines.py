@@ -151,7 +151,7 @@ def test_time_in_which_nothing_can_be_seen_does_not_count():
     follower.see(job(State.RUNNING))
     assert follower.passed(3) is None
     assert follower.passed(HOURS, visible=False) is None
-    assert follower.passed(2) is None, "what was printed meanwhile is not known, so its silence begins anew"
+    assert follower.passed(2) is None, "what was printed meanwhile is not known, so its silence starts again"
     assert follower.passed(2) == ("running", 1.5)
 
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tests.covering import PACKAGE, ROOT, Covering
+from tests.covering import ENOUGH, PACKAGE, ROOT, Covering
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +25,9 @@ def test_each_module_has_tests(tree):
         ("systems/restart_policy.py", "tests/unit/systems/test_restart_policy.py"),  # imports it
         ("masking.py", "tests/unit/test_masking.py"),
         ("steps/wait/launcher.py", "tests/unit/engines/kfp/test_waits.py"),  # starts it
+        ("cli/commands/rerun.py", "tests/unit/cli/commands/test_attach_and_rerun.py"),  # runs the command
+        ("cli/clearing.py", "tests/hai/test_detach.py"),  # runs a command that imports it
+        ("platforms/hai/ranks/manager.py", "tests/unit/platforms/hai/ranks/test_agent.py"),
     ],
 )
 def test_tests_of_a_module(tree, module, test):
@@ -32,7 +35,16 @@ def test_tests_of_a_module(tree, module, test):
 
 
 def test_a_test_that_is_called_like_a_module_covers_it(tree):
-    assert tree.tests_of(PACKAGE / "tfsteps/cli/commands/rm.py") == ["tests/unit/cli/commands/test_rm.py"]
+    assert "tests/unit/cli/commands/test_rm.py" in tree.tests_of(PACKAGE / "tfsteps/cli/commands/rm.py")
+
+
+def test_a_test_that_lists_names_of_modules_does_not_cover_them(tree):
+    assert "tfsteps.systems.trainjob" not in tree.tests[ROOT / "tests/unit/cli/test_app.py"]
+
+
+@pytest.mark.parametrize("module", ["backends/open.py", "cli/planned_job.py", "cli/commands/submit.py"])
+def test_importers_are_followed_until_some_tests_cover_a_module(tree, module):
+    assert len(tree.tests_of(PACKAGE / "tfsteps" / module)) >= ENOUGH
 
 
 def test_relative_imports_count(tree):

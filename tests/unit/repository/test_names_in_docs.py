@@ -23,8 +23,8 @@ def test_a_method_that_a_page_lists_is_in_its_protocol():
     from tfsteps.systems.base import System  # noqa: PLC0415
 
     page = (ROOT / "docs/contribute/job-system.md").read_text()
-    table = page.partition("| method | purpose |")[2].partition("\n\n")[0]
-    listed = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
+    entries = page.partition("is the protocol:\n")[2].partition("\n\nIts attributes")[0]
+    listed = re.findall(r"^- `(\w+)` ", entries, re.MULTILINE)
     assert listed
     assert not [name for name in listed if not hasattr(System, name)]
 
@@ -32,13 +32,17 @@ def test_a_method_that_a_page_lists_is_in_its_protocol():
 def test_the_design_lists_each_folder():
     section = DESIGN.partition("### Folders")[2].partition("import-linter keeps")[0]
     package, _, beside = section.partition("Beside it:")
-    for top, table in ((ROOT / "components/tfsteps", package), (ROOT, beside)):
-        names = [name for cell in re.findall(r"(?m)^\| (`.*?) \|", table) for name in re.findall(r"`([^`]+)`", cell)]
+    for top, entries in ((ROOT / "components/tfsteps", package), (ROOT, beside)):
+        names = [name for start in re.findall(r"(?m)^- ((?:`[^`]+`,? )+)", entries) for name in _quoted(start)]
         assert [name for name in names if not (top / name).exists()] == []
         assert top == ROOT or {f"{path.parent.name}/" for path in top.glob("*/__init__.py")} <= set(names)
     for name in ("images", "manifests"):
-        [cell] = re.findall(rf"(?m)^\| `{name}/` \| (.*) \|$", beside)
-        assert {path.name for path in (ROOT / name).iterdir()} == set(re.findall(r"`([^`]+)`", cell)) - {"latest"}
+        [entry] = re.findall(rf"(?m)^- `{name}/` (.*\n(?:  .*\n)*)", beside)
+        assert {path.name for path in (ROOT / name).iterdir()} == set(_quoted(entry)) - {"latest"}
+
+
+def _quoted(text):
+    return re.findall(r"`([^`]+)`", text)
 
 
 def test_the_design_lists_the_layers():

@@ -144,6 +144,33 @@ def test_those_of_tensorflow_are_a_suite_of_their_own(program, tmp_path):
     assert tests == {"local": "test_other", "local-tensorflow": "test_real"}
 
 
+def names(folder, *, cluster):
+    together, alone = suites.suites(folder, {}, cluster=cluster, arguments=[])
+    return {suite.name for suite in (*together, *alone)}
+
+
+def test_suites_that_need_a_cluster_are_left_out_without_one(tmp_path):
+    one = "@pytest.mark.cluster\ndef test_one(): pass\n"
+    for file, text in {
+        "argo/test_a.py": "pytestmark = pytest.mark.cluster\n",
+        "conformance/test_a.py": one,
+        "conformance/test_b.py": "pytestmark = [pytest.mark.cluster, pytest.mark.tensorflow]\n",
+        "operate/test_a.py": "pytestmark = [pytest.mark.cluster, pytest.mark.disruptive]\n",
+        "unit/test_a.py": "",
+    }.items():
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).write_text(text)
+    assert names(tmp_path, cluster=False) == {"conformance", "unit"}
+    added = {"argo", "conformance-tensorflow", "operate", "operate-disruptive"}
+    assert names(tmp_path, cluster=True) == {"conformance", "unit", *added}
+
+
+def test_suites_of_the_repository_without_a_cluster():
+    left_out = names(TESTS, cluster=True) - names(TESTS, cluster=False)
+    assert {"argo", "kfp_pods", "conformance-tensorflow", "operate-disruptive"} <= left_out
+    assert not left_out & suites._WITHOUT_CLUSTER
+
+
 def test_fixtures_are_timed(program, tmp_path):
     shutil.copytree(TESTS / "support", tmp_path / "tests/support")
     plugin = "from tests.support.durations import pytest_fixture_setup, pytest_sessionfinish\n"

@@ -2,13 +2,12 @@
 
 import datetime as dt
 import itertools
-import json
 
 import pytest
 
 from tfsteps import schedule
 from tfsteps.schedule import fires
-from tfsteps.schedule.types import run_spec, utc
+from tfsteps.schedule.types import utc
 from tfsteps.spec import SpecError
 
 NOW = dt.datetime(2026, 10, 20, 12, tzinfo=dt.UTC).timestamp()
@@ -92,48 +91,6 @@ def test_the_latest_start_and_an_end_of_all_times(zone):
     plan = {"cron": "@yearly", "timezone": zone, "start": "9899-12-31T00:00:00Z", "end": "9999-12-31T23:59:59Z"}
     assert [fire[:4] for fire in runs(plan, count=2)] in (["9899", "9900"], ["9900", "9901"])
     assert runs({**plan, "cron": "0 0 29 2 1"}, count=1)
-
-
-STEPS = {
-    "metadata": {},
-    "spec": {
-        "parallelism": 9,
-        "templates": [
-            {"name": "main", "dag": {"tasks": [{"name": name, "template": "t"} for name in ("train", "publish")]}},
-            {"name": "list", "steps": [[{"name": "publish", "template": "t", "when": "true"}], None]},
-            {"name": "t", "container": {}, "retryStrategy": {"limit": "5", "retryPolicy": "Always"}},
-            {"name": "wait", "suspend": {}},
-        ],
-    },
-}  # fmt: skip
-
-
-def test_limits_retries_and_skipped_steps_change_the_runs_alone():
-    before = json.dumps(STEPS)
-    plain = {"cron": "@daily", "parallelism": 2, "timeout": "1h", "retry": 0, "skip": ["publish"]}
-    spec = run_spec(schedule.from_plain(plain), STEPS)
-    assert json.dumps(STEPS) == before
-    main, steps, pod, wait = spec["templates"]
-    assert (spec["parallelism"], spec["activeDeadlineSeconds"]) == (2, 3600)
-    assert pod["retryStrategy"] == {"limit": 0, "retryPolicy": "Always"}
-    assert "retryStrategy" not in {**main, **wait}
-    assert [task.get("when") for task in main["dag"]["tasks"]] == [None, "false"]
-    assert steps["steps"][0][0]["when"] == "false"
-    assert run_spec(schedule.from_plain({"cron": "@daily"}), STEPS) == STEPS["spec"]
-
-
-@pytest.mark.parametrize(
-    ("plain", "wrong"),
-    [
-        ({"skip": ["train", "pubish"]}, "skip[1]: 'pubish' is not a step of the Workflow. Write `publish`."),
-        ({"retry": 1}, "retry: 1 has no effect: the templates of the steps are not in this Workflow."),
-    ],
-)
-def test_what_the_workflow_cannot_have_is_refused(plain, wrong):
-    workflow = STEPS if "skip" in plain else {"metadata": {}, "spec": {"workflowTemplateRef": {"name": "w"}}}
-    with pytest.raises(SpecError) as caught:
-        run_spec(schedule.from_plain({"cron": "@daily", **plain}), workflow)
-    assert wrong in str(caught.value)
 
 
 def test_an_interval_that_is_wrong_is_not_called_missing():

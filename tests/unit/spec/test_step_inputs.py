@@ -10,7 +10,7 @@ from tfsteps import spec
 from tfsteps.platforms.hai import schema
 from tfsteps.runs.identity import Identity
 from tfsteps.spec import SpecError
-from tfsteps.spec.step_inputs import STEP_VARIABLES, merged, plain_job, with_step_variables
+from tfsteps.spec.step_inputs import STEP_VARIABLES, merged, plain_job, tensorboard_job, with_step_variables
 from tfsteps.systems import registry
 from tfsteps.systems.kubernetes.system import SPEC_HASH, KubernetesSystem
 
@@ -196,3 +196,11 @@ def test_another_try_of_a_step_finds_its_task():
     hashes = [schema.labels(hai.rendered(env=env)["options"])[schema.SPEC_HASH] for env in ({"TRACEPARENT": "1"}, {})]
     assert hashes[0] == hashes[1]
     assert schema.labels(hai.rendered(env={"SIZE": "2"})["options"])[schema.SPEC_HASH] != hashes[0]
+
+
+def test_problems_of_a_tensorboard_are_named_by_its_inputs():
+    inputs = {"spec": {"volumes": [{"pvc": "data", "name": "x"}]}, "image": "a b", "log_dir": "/data"}
+    with pytest.raises(SpecError) as refused:
+        tensorboard_job(inputs)
+    places = {str(problem).partition(": ")[0] for problem in refused.value.problems}
+    assert {"spec.volumes[0].mount", "spec.volumes[0].name", "image"} <= places

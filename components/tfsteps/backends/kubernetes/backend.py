@@ -102,17 +102,15 @@ class ClusterBackend:
         return failed_pipelines(self._runs.api, self._runs.namespace, jobs)
 
     def find(self, text: str) -> FoundRun[ClusterJob]:
-        """Look among the jobs; if no run is called `text`, among its operators' names and Workflows without a job."""
+        """Look among the jobs and the runs without one; if none is called `text`, among the operators' names."""
         jobs = self.jobs()
+        pipelines = functools.partial(self.pipelines, jobs)
         try:
-            return run_among(jobs, text, self.where, self._location.options)
+            return run_among(jobs, text, self.where, self._location.options, pipelines)
         except CommandError:
             for job in reversed(jobs):
                 if text and text == job.kind.other_name(job.item):
                     return run_among(jobs, job.status.identity.run, self.where, self._location.options)
-            for record in reversed(self.pipelines(jobs)):
-                if text in (record.run, record.workflow, record.pipeline):
-                    return FoundRun(record.run, [], record)
             if clusters := self._runs.other_clusters(text):
                 how = " or ".join(f"--context {name}" for name in clusters)
                 raise CommandError(f"the jobs of run {text} are on cluster {', '.join(clusters)}; add {how}") from None
@@ -141,7 +139,7 @@ class ClusterBackend:
         return status
 
     def surroundings(self, run: str, jobs: Sequence[ClusterJob]) -> Surroundings:
-        return graph.surroundings(self._runs.api, run, jobs)
+        return graph.surroundings(self._runs.api, run, jobs, self._runs.namespace)
 
     def follow(self, jobs: Sequence[ClusterJob], selection: Selection, observers: Sequence[Observer]) -> list[Status]:
         """Follow the jobs until they have ended or are deleted."""
@@ -340,7 +338,7 @@ def set_paused(runs: ClusterRuns, jobs: Sequence[ClusterJob], location: BackendL
     """
     for job in jobs:
         job.check_changeable()
-    problems = {job.status.uid: next(_problems(job, paused=paused), "") for job in jobs}
+    problems = {job.status.uid: next(_refusals(job, paused=paused), "") for job in jobs}
     able = [job for job in jobs if not problems[job.status.uid]]
     refusals = [f"task {job.status.identity.task} {why}" for job in jobs if (why := problems[job.status.uid])]
     if not able:
@@ -359,7 +357,7 @@ def set_paused(runs: ClusterRuns, jobs: Sequence[ClusterJob], location: BackendL
         print(_done(job, location, paused=paused))
 
 
-def _problems(job: ClusterJob, *, paused: bool) -> Iterator[str]:
+def _refusals(job: ClusterJob, *, paused: bool) -> Iterator[str]:
     """Yield why a job cannot be paused or resumed, as what comes after `task NAME `; nothing = it can."""
     state, run = job.status.state, job.status.identity.run
     if state.terminal:

@@ -1,4 +1,4 @@
-"""What a cluster has of runs beside their jobs: Workflows, launchers, Services, volumes and TensorBoards.
+"""What a cluster has of runs beside their jobs: the objects of engines, launchers, Services, volumes and TensorBoards.
 
 Also the pipelines that failed without a job, or whose jobs are gone. The functions above `surroundings` are pure: they
 return what belongs to a job or to its run as nodes of the run's graph.
@@ -111,7 +111,8 @@ def tensorboards(jobs: Iterable[_Item], pods: Iterable[_Item], listed: Sequence[
             place=last.name if last else "",
             host=last.host if last else "",
             restarts=sum(node.restarts for node in nodes) + max(0, len(nodes) - 1),
-            message=(conditions.get("Failed") or {}).get("message") or (last.message if last else "it has no pod yet"),
+            message=(conditions.get("Failed") or {}).get("message")
+            or (last.message if last else "" if ended else "it has no pod yet"),
             children=tuple(
                 _service(entry)
                 for entry in listed
@@ -155,21 +156,31 @@ def other_pods(pods: Sequence[_Item], known: frozenset[str]) -> list[Node]:
         for item in pods
         if item["metadata"]["uid"] not in known and manifests.NAME not in (item["metadata"].get("labels") or {})
     ]
-    return [pod_node(item, NodeKind.POD, _main(item)) for item in by_age(rest)]
+    return [pod_node(item, NodeKind.POD, _container(item)) for item in by_age(rest)]
 
 
-def _main(item: _Item) -> str:
-    """Return the name of a pod's main container: of Argo's, else its first."""
+def _container(item: _Item) -> str:
+    """Return the name of a pod's container that runs its program: of a step, as its engine says; else the first."""
+    labels = item["metadata"].get("labels") or {}
+    of_step = {objects.container for objects in registry.engine_objects() if objects.pod_label in labels}
     names = [str(container["name"]) for container in (item.get("spec") or {}).get("containers") or []]
-    return "main" if "main" in names else next(iter(names), "")
+    return next((name for name in names if name in of_step), next(iter(names), ""))
 
 
-def surroundings(api: Api, run: str, jobs: Sequence[ClusterJob]) -> Surroundings:
-    """Return what exists of a run beside its jobs. What may not be read is a note, not an error."""
+def surroundings(api: Api, run: str, jobs: Sequence[ClusterJob], namespace: str) -> Surroundings:
+    """Return what exists of a run beside its jobs. What may not be read is a note, not an error.
+
+    Args:
+        api: The cluster.
+        run: Its id.
+        jobs: Its jobs.
+        namespace: Where to look if it has none; empty = everywhere.
+    """
     reader = _OptionalReader(api)
-    graphs = [
-        _in_namespace(reader, run, space, namespace_jobs) for space, namespace_jobs in _by_namespace(jobs).items()
-    ]
+    spaces = _by_namespace(jobs) or {
+        str(item["metadata"]["namespace"]): [] for item in _run_pods(reader, run, namespace)
+    }
+    graphs = [_in_namespace(reader, run, space, namespace_jobs) for space, namespace_jobs in spaces.items()]
     return Surroundings(
         pipelines=[node for around in graphs for node in around.pipelines],
         launchers={identity: node for around in graphs for identity, node in around.launchers.items()},
@@ -207,17 +218,17 @@ class _OptionalReader:
 
 
 def _in_namespace(reader: _OptionalReader, run: str, namespace: str, jobs: Sequence[ClusterJob]) -> Surroundings:
-    label = f"{RUN_ID}={label_value(run)}"
-    run_pods = reader.items("The pods of the run", PODS, namespace, labelSelector=label)
+    run_pods = _run_pods(reader, run, namespace)
     component = ",".join(f"{key}={value}" for key, value in COMPONENT.items())
-    boards = reader.items("TensorBoards", JOBS, namespace, labelSelector=f"{label},{component}")
+    boards = reader.items("TensorBoards", JOBS, namespace, labelSelector=f"{_run_label(run)},{component}")
     listed = reader.items("Services", SERVICES, namespace)
-    workflows = _workflows(reader, namespace, jobs)
-    launchers = {job.status.identity: node for job in jobs if (node := _launcher(job, workflows))}
-    step_pods = [item for workflow in workflows.values() for item in workflow.pods]
+    references = list(filter(None, map(_reference, jobs))) or _references_of(run_pods)
+    run_objects = _run_objects(reader, namespace, references)
+    launchers = {job.status.identity: node for job in jobs if (node := _launcher(job, run_objects))}
+    step_pods = [item for run_object in run_objects.values() for item in run_object.pods]
     known = {item["metadata"]["uid"] for item in step_pods} | {pod.pod.uid for job in jobs for pod in job.pods}
     return Surroundings(
-        pipelines=[node for workflow in workflows.values() for node in _pipeline(run, namespace, workflow, jobs)],
+        pipelines=[node for run_object in run_objects.values() for node in _pipeline(run, namespace, run_object, jobs)],
         launchers=launchers,
         parts={
             job.status.identity: [*services(job.kind, job.item, listed), *volumes(job.kind, job.item)] for job in jobs
@@ -226,11 +237,19 @@ def _in_namespace(reader: _OptionalReader, run: str, namespace: str, jobs: Seque
     )
 
 
-# --- the Workflow and the launchers
+def _run_label(run: str) -> str:
+    return f"{RUN_ID}={label_value(run)}"
 
 
-class _RunWorkflow(msgspec.Struct, frozen=True):
-    """A Workflow, or the object of another engine, with jobs of the run.
+def _run_pods(reader: _OptionalReader, run: str, namespace: str) -> list[dict[str, Any]]:
+    return reader.items("The pods of the run", PODS, namespace, labelSelector=_run_label(run))
+
+
+# --- the objects of runs and the launchers
+
+
+class _EngineRun(msgspec.Struct, frozen=True):
+    """An object of the run, such as a Workflow, with jobs of it.
 
     Attributes:
         objects: The description of its kind.
@@ -251,35 +270,45 @@ class _RunWorkflow(msgspec.Struct, frozen=True):
     pods_known: bool
 
 
-class _WorkflowReference(msgspec.Struct, frozen=True):
-    """What a job tells of its Workflow; `uid` empty = any object of that name."""
+class _ObjectReference(msgspec.Struct, frozen=True):
+    """What a job tells of the object of its run; `uid` empty = any object of that name."""
 
     objects: EngineObjects
     name: str
     uid: str = ""
 
 
-def _reference(job: ClusterJob) -> _WorkflowReference | None:
-    """Return the Workflow of a job; None = it has none. A job that is kept for a retry has another owner."""
+def _reference(job: ClusterJob) -> _ObjectReference | None:
+    """Return the object of the run of a job; None = it has none. A job that is kept for a retry has another owner."""
     policy, owners = retention_policy(job.item), job.item["metadata"].get("ownerReferences") or []
     kinds = registry.engine_objects()
     for objects in kinds:
         if reference := objects.reference_in(owners):
-            return _WorkflowReference(objects, str(reference["name"]), str(reference["uid"]))
+            return _ObjectReference(objects, str(reference["name"]), str(reference["uid"]))
     named = ((objects, objects.run_name(policy.launcher)) for objects in kinds if policy.kept_until is not None)
-    return next((_WorkflowReference(objects, name) for objects, name in named if name), None)
+    return next((_ObjectReference(objects, name) for objects, name in named if name), None)
 
 
-def _workflows(reader: _OptionalReader, namespace: str, jobs: Iterable[ClusterJob]) -> dict[str, _RunWorkflow]:
-    references: dict[str, _WorkflowReference] = {}
-    for reference in filter(None, map(_reference, jobs)):
-        if reference.uid or reference.name not in references:
-            references[reference.name] = reference
-    return {name: _workflow(reader, namespace, reference) for name, reference in references.items()}
+def _references_of(pods: Iterable[_Item]) -> list[_ObjectReference]:
+    """Return the objects of the run of these pods, of steps that have no job."""
+    labels = [item["metadata"].get("labels") or {} for item in pods]
+    kinds = registry.engine_objects()
+    named = [(objects, of_pod.get(objects.pod_label)) for of_pod in labels for objects in kinds]
+    return [_ObjectReference(objects, name) for objects, name in named if name]
 
 
-def _workflow(reader: _OptionalReader, namespace: str, reference: _WorkflowReference) -> _RunWorkflow:
-    """Read a Workflow and the pods of its steps."""
+def _run_objects(
+    reader: _OptionalReader, namespace: str, references: Iterable[_ObjectReference]
+) -> dict[str, _EngineRun]:
+    by_name: dict[str, _ObjectReference] = {}
+    for reference in references:
+        if reference.uid or reference.name not in by_name:
+            by_name[reference.name] = reference
+    return {name: _run_object(reader, namespace, reference) for name, reference in by_name.items()}
+
+
+def _run_object(reader: _OptionalReader, namespace: str, reference: _ObjectReference) -> _EngineRun:
+    """Read the object of a run and the pods of its steps."""
     before, objects, name, uid = len(reader.notes), reference.objects, reference.name, reference.uid
     kind = objects.resource.kind
     # a list, because the Role of launchers, which notebooks may share, has no `get`
@@ -293,7 +322,7 @@ def _workflow(reader: _OptionalReader, namespace: str, reference: _WorkflowRefer
     before = len(reader.notes)
     selector = f"{objects.pod_label}={name}" if len(name) <= _LABEL_LENGTH else objects.pod_label
     pods = reader.items("The launchers' pods", PODS, namespace, labelSelector=selector)
-    return _RunWorkflow(
+    return _EngineRun(
         objects=objects,
         name=name,
         item=item,
@@ -304,32 +333,32 @@ def _workflow(reader: _OptionalReader, namespace: str, reference: _WorkflowRefer
     )
 
 
-def _pipeline(run: str, namespace: str, workflow: _RunWorkflow, jobs: Iterable[ClusterJob]) -> list[Node]:
+def _pipeline(run: str, namespace: str, run_object: _EngineRun, jobs: Iterable[ClusterJob]) -> list[Node]:
     launched = {retention_policy(job.item).launcher for job in jobs}
     node = (
-        Node(kind=NodeKind.PIPELINE, name=workflow.name, state="gone" if workflow.missing == "gone" else "")
-        if workflow.item is None
-        else registry.pipeline_node(workflow.objects, workflow.item, launched)
+        Node(kind=NodeKind.PIPELINE, name=run_object.name, state="gone" if run_object.missing == "gone" else "")
+        if run_object.item is None
+        else registry.pipeline_node(run_object.objects, run_object.item, launched)
     )
-    return [msgspec.structs.replace(node, links=pipeline_links(run, namespace, workflow.name))]
+    return [msgspec.structs.replace(node, links=pipeline_links(run, namespace, run_object.name))]
 
 
-def _launcher(job: ClusterJob, workflows: Mapping[str, _RunWorkflow]) -> Node | None:
+def _launcher(job: ClusterJob, run_objects: Mapping[str, _EngineRun]) -> Node | None:
     """Return the launcher of a job: its pod, or what became of it; None = nothing is known of it."""
     reference = _reference(job)
-    workflow = workflows.get(reference.name) if reference else None
-    if workflow is None:
+    run_object = run_objects.get(reference.name) if reference else None
+    if run_object is None:
         return recorded_launcher(job.status)
     policy = retention_policy(job.item)
-    step = workflow.steps.get(policy.launcher)
-    pods = [item for item in workflow.pods if workflow.objects.step_of(item) == policy.launcher]
+    step = run_object.steps.get(policy.launcher)
+    pods = [item for item in run_object.pods if run_object.objects.step_of(item) == policy.launcher]
     if pods:
-        node = pod_node(pods[-1], NodeKind.LAUNCHER, "main")
+        node = pod_node(pods[-1], NodeKind.LAUNCHER, _container(pods[-1]))
         return msgspec.structs.replace(node, restarts=step.node.restarts if step else len(pods) - 1)
     if step:
-        return _without_pod(step.node, pods_known=workflow.pods_known)
-    gone = workflow.pods_known and not policy.reported  # Argo may delete the pods of ended steps
-    message = f"step {policy.launcher} has no pod" if workflow.pods_known else f"step {policy.launcher}"
+        return _without_pod(step.node, pods_known=run_object.pods_known)
+    gone = run_object.pods_known and not policy.reported  # Argo may delete the pods of ended steps
+    message = f"step {policy.launcher} has no pod" if run_object.pods_known else f"step {policy.launcher}"
     return Node(kind=NodeKind.LAUNCHER, name="", state="gone" if gone else "", message=message)
 
 
@@ -344,7 +373,7 @@ def _without_pod(step: Node, *, pods_known: bool) -> Node:
 
 
 def failed_pipelines(api: Api, namespace: str, jobs: Iterable[ClusterJob]) -> list[PipelineRecord]:
-    """Return the Workflows with a launcher that failed and without a job, the oldest first.
+    """Return the runs with a launcher that failed and without a job, the oldest first.
 
     The templates for Argo label the pods of launchers. Under Kubeflow Pipelines a launcher labels its own, if it may:
     without a step once it has a job, which may be deleted since, as by `tfsteps stop`.
@@ -354,7 +383,7 @@ def failed_pipelines(api: Api, namespace: str, jobs: Iterable[ClusterJob]) -> li
         namespace: Where to look; empty = everywhere.
         jobs: All that exist there.
     """
-    known = {label_value(job.status.identity.run) for job in jobs} | {job.workflow for job in jobs}
+    known = {label_value(job.status.identity.run) for job in jobs} | {job.run_object for job in jobs}
     records = [record for objects in registry.engine_objects() for record in _failed(api, namespace, objects, known)]
     return sorted(records, key=lambda record: record.created)
 
@@ -376,22 +405,22 @@ def _failed(api: Api, namespace: str, objects: EngineObjects, known: AbstractSet
             yield record
 
 
-def _record(run: str, workflow: str, pods: Sequence[_Item], objects: EngineObjects) -> PipelineRecord | None:
-    """Return how a Workflow ended by its launchers' pods; None = one may still run, or none failed."""
+def _record(run: str, run_object: str, pods: Sequence[_Item], objects: EngineObjects) -> PipelineRecord | None:
+    """Return how a run ended by its launchers' pods; None = one may still run, or none failed."""
     newest = {objects.step_of(pod): pod for pod in pods}
-    nodes = [pod_node(pod, NodeKind.LAUNCHER, "main") for pod in newest.values()]
+    nodes = [pod_node(pod, NodeKind.LAUNCHER, _container(pod)) for pod in newest.values()]
     failed = next((node for node in nodes if node.state == "failed"), None)
     if failed is None or any(node.state not in ("failed", "succeeded") for node in nodes):
         return None
     created = min(node.started or 0.0 for node in nodes)
     return PipelineRecord(
         run=run,
-        pipeline=objects.pipeline_name(workflow),
+        pipeline=objects.pipeline_name(run_object),
         state=State.FAILED,
         message=_last_words(newest.values(), failed),
         created=created,
         ended=max(node.ended or created for node in nodes),
-        workflow=workflow,
+        run_object=run_object,
         engine=registry.engine_of(objects, objects.step_of(pods[-1])),
         demo=mark_of(pods[-1]),
     )
@@ -402,7 +431,7 @@ def _last_words(pods: Iterable[_Item], failed: Node) -> str:
     item = next(pod for pod in pods if pod["metadata"]["name"] == failed.name)
     for container in (item.get("status") or {}).get("containerStatuses") or []:
         ended = (container.get("state") or {}).get("terminated") or {}
-        if container["name"] == "main" and (text := str(ended.get("message") or "").strip()):
+        if container["name"] == _container(item) and (text := str(ended.get("message") or "").strip()):
             return text.splitlines()[-1]
     return failed.message
 

@@ -19,7 +19,6 @@ from tfsteps import typed_json
 from tfsteps.answer import Answer
 from tfsteps.backends.base import NO_LABELS, EventFolder, LogOptions, Section
 from tfsteps.backends.find import (
-    LATEST,
     FoundRun,
     KnownRun,
     Selection,
@@ -50,7 +49,7 @@ from tfsteps.runs.log_file import LogReader, segments
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.runs.status import ABANDONED, CLOCK_SECONDS, ReplicaStatus, Status, may_continue
-from tfsteps.runs.store import AttemptFolder, UnreadableError
+from tfsteps.runs.store import LATEST, AttemptFolder, UnreadableError
 from tfsteps.spec import TrainingJob
 
 _HINT_SECONDS = 15.0  # longer than the default grace period

@@ -136,7 +136,7 @@ class LocalAttempt(msgspec.Struct, frozen=True):
         return self.alive.yes
 
     @property
-    def workflow(self) -> str:
+    def run_object(self) -> str:
         return ""
 
     @property

@@ -97,7 +97,7 @@ def _followed(
     if alive.unknown:
         raise CommandError(f"run {selection.run}: {alive.why}; use `tfsteps attach {shlex.quote(selection.run)}` there")
     if record and (alive.yes or recorded_end or not job.status.outlives_launcher):
-        with display.observer() as view:
+        with display.observer(discards=False) as view:
             return background.follow(record.attempt, [view], passes_on=False)
     if (text := backend.recorded(job)) and (record or job.status.detached):
         return _take_over(job.status, record, typed_json.decode(text, TrainingJob), location, display)
@@ -142,4 +142,4 @@ def _watch(
     if display.output is OutputFormat.TEXT:
         options = LogOptions(accepts=lambda _: True, timestamps=display.timestamps, follow=True)
         backend.print_log([job], selection, options)
-    return backend.follow([job], selection, [Printer()] if display.output is OutputFormat.TEXT else [])[0]
+    return backend.follow([job], selection, [Printer(discards=False)] if display.output is OutputFormat.TEXT else [])[0]

@@ -141,17 +141,14 @@ def _job(name: str, image: str | None, timeout: str) -> JobInput:
     return JobInput(job, f"the job for {name}", pathlib.Path.cwd())
 
 
-def _no_answer(error: Exception) -> bool:
-    return isinstance(error, CommandError) and error.code == ExitCode.PLATFORM
-
-
 def _checked(name: str, location: BackendLocation, run: str, job: JobInput) -> ExitCode:
     """Run the job on one system, print the result, and return its code."""
     began = time.monotonic()
     try:
         status: Status = launch_plan(make_plan(job, name, location, run, name), [_Quiet()])
     except (SpecError, LaunchError, CommandError) as error:
-        unknown = error.retryable if isinstance(error, LaunchError) else _no_answer(error)
+        no_answer = isinstance(error, CommandError) and error.code == ExitCode.PLATFORM
+        unknown = error.retryable if isinstance(error, LaunchError) else no_answer
         print(f"{name}: {'not known' if unknown else 'fails'}: {error}", flush=True)
         return ExitCode.PLATFORM if unknown else ExitCode.FAILED
     if status.state is State.SUCCEEDED:

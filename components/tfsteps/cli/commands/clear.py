@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from tfsteps.backends.backend_location import BackendLocation
-from tfsteps.backends.find import LATEST, KnownRun, Selection, match_id
+from tfsteps.backends.find import KnownRun, Selection, match_id
 from tfsteps.backends.local.backend import LocalBackend, known_runs
 from tfsteps.backends.local.log import LocalAttempt
 from tfsteps.backends.open import located, open_backend
@@ -27,6 +27,7 @@ from tfsteps.runs import removal, store
 from tfsteps.runs.identity import name_problem
 from tfsteps.runs.location import Location
 from tfsteps.runs.removal import read_records
+from tfsteps.runs.store import LATEST
 from tfsteps.runs.survivors import survivors
 from tfsteps.spec import format_bytes
 
@@ -216,7 +217,7 @@ def _resolved(text: str, location: BackendLocation | None) -> str:
     if location:
         with open_backend(location) as backend:
             known = [*known, *(KnownRun.of(job) for job in backend.jobs())]
-    names = {name for item in known for name in (*item.names, item.workflow)}
+    names = {name for item in known for name in (*item.names, item.run_object)}
     if text not in names and not any(item.id.startswith(text) for item in known):
         return text
     return match_id(text, known, "here")

@@ -30,9 +30,7 @@ PipelineName = Annotated[
 
 
 def compile(  # noqa: A001  the command's name
-    pipeline: Annotated[
-        str, typer.Argument(metavar="PIPELINE.py", help="A program with a @dsl.pipeline, or a Workflow of Hera.")
-    ],
+    pipeline: Annotated[str, typer.Argument(metavar="PIPELINE.py", help="A program that defines a pipeline.")],
     *,
     output: Annotated[
         pathlib.Path | None,

@@ -31,7 +31,7 @@ from tfsteps.engines.submission import Rerun
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.masking import masked_job
 from tfsteps.runs.location import Location
-from tfsteps.runs.pipeline_record import LocalSubmission
+from tfsteps.runs.pipeline_record import LocalSubmission, PipelineRecord
 from tfsteps.runs.status import Status
 from tfsteps.spec.overrides import differences
 from tfsteps.spec.step_inputs import DATA, with_data
@@ -121,18 +121,22 @@ def _rerun_pipeline(run: str, parameters: dict[str, str], run_id: str) -> int:
     Raises:
         CommandError: The pipeline was not recorded, its folder is gone, or no engine runs it again.
     """
-    recorded = LocalSubmission.read(run)
+    recorded, record = LocalSubmission.read(run), PipelineRecord.read(run)
+    name = record.engine if record else ""
     if recorded is None:
-        why = "its pipeline is not recorded, for an older version of tfsteps ran it"
+        why = f"engine {name} has not recorded its pipeline" if name else "its pipeline is not recorded"
         raise CommandError(f"run {run}: {why}; submit it again, or rerun one job by --task NAME")
     if not pathlib.Path(recorded.folder).is_dir():
         raise CommandError(f"run {run}: its working folder {recorded.folder!r} does not exist any more; restore it")
     compiled = parse_compiled(f"run {run}", recorded.pipeline)
+    if name and name not in engines.plugins():
+        raise CommandError(f"run {run}: its engine {name!r} is not installed; install the package that adds it")
     for engine in engines.plugins().values():
-        if engine.rerun and not engine.on_cluster and engine.can_run(compiled.engine):
+        if name in ("", engine.name) and engine.rerun and not engine.on_cluster and engine.can_run(compiled.engine):
             asked = Rerun(run=run, recorded=recorded, compiled=compiled, parameters=parameters, run_id=run_id)
             return engine.rerun(asked)
-    raise CommandError(f"run {run}: pipelines of {compiled.engine} cannot be rerun; submit it again")
+    what = f"runs of engine {name}" if name else f"pipelines of {compiled.engine}"
+    raise CommandError(f"run {run}: {what} cannot be rerun; submit it again")
 
 
 def recorded(selection: Selection, location: BackendLocation) -> tuple[Status, spec.TrainingJob]:

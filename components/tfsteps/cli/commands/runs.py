@@ -121,7 +121,7 @@ def runs(
             with cluster(location) as there:
                 started_by = triggers(there.api, there.namespace)
             entries = [
-                replace(entry, trigger=started_by.get(entry.workflow, UNKNOWN) if entry.workflow else "-")
+                replace(entry, trigger=started_by.get(entry.run_object, UNKNOWN) if entry.run_object else "-")
                 for entry in entries
             ]
         run_list.check_sort(sort, entries, metrics)
@@ -178,7 +178,7 @@ def _write_list(
             status=entry.status,
             is_job=entry.is_job,
             seconds=entry.seconds(now),
-            workflow=entry.workflow,
+            run_object=entry.run_object,
             report=_address(reports.get(id(entry.job)) if entry.job else _of_pipeline(entry), folder),
             options=dict(_options(backend.recorded(entry.job))) if entry.job else {},
         )

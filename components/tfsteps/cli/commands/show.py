@@ -153,12 +153,12 @@ def _statuses(
     follow: bool,
 ) -> list[Status]:
     """Return the statuses of the selected attempts, explained; with `follow` once all and their pipeline have ended."""
-    here = selection.whole and target.pipeline and not target.pipeline.workflow
+    here = selection.whole and target.pipeline and not target.pipeline.run_object
     if not (follow and (jobs or here)):
         return [backend.explain(job) for job in jobs]
     if output is OutputFormat.JSON:
         return backend.follow(jobs, selection, [])
-    with LiveGraph(backend, target, selection) as tree, observer(final=False, above=tree.drawn) as view:
+    with LiveGraph(backend, target, selection) as tree, observer(final=False, above=tree.drawn, discards=False) as view:
         return backend.follow(jobs, selection, [tree, view])
 
 

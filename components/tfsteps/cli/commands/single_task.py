@@ -106,8 +106,8 @@ def job_of_file(
     if call.step not in JOB_STEPS:
         what = f"its step is {call.step}" if call.step else "it runs another program"
         engines = (engine for engine in registry.plugins().values() if not engine.on_cluster)
-        local = next((engine.name for engine in engines if engine.can_run(compiled.engine)), "")
-        whole = f"; `tfsteps submit --engine {local}` runs the whole pipeline here" if local else ""
+        name = next((engine.name for engine in engines if engine.can_run(compiled.engine)), "")
+        whole = f"; `tfsteps submit --engine {name}` runs the whole pipeline here" if name else ""
         raise CommandError(f"{source}: it launches no job of tfsteps: {what}. Name a train or launch step{whole}")
     _check_values(source, call, values)
     for warning in call.warnings if not here else ():

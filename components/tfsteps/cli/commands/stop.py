@@ -6,13 +6,14 @@ from typing import Annotated, Any
 import typer
 
 from tfsteps.backends.base import RunBackend
-from tfsteps.backends.find import Selection
+from tfsteps.backends.find import FoundRun, JobT, Selection
 from tfsteps.backends.open import located, open_backend
 from tfsteps.backends.platform import PlatformBackend
 from tfsteps.backends.whole_runs import stop_pipeline
 from tfsteps.cli.place_options import AllNamespaces, Context, Namespace, OnOption
 from tfsteps.cli.run_options import RunId, Task
 from tfsteps.console.errors import CommandError
+from tfsteps.console.messages import say
 from tfsteps.runs.events import State
 
 
@@ -29,12 +30,20 @@ def stop(
     """Stop a run and wait until it has ended. A pipeline of this machine is stopped with all its steps."""
     selection = Selection(run, task)
     with open_backend(located(selection, on, context, namespace, everywhere=all_namespaces)) as backend:
-        target = backend.find(run)
+        target = _found_run(backend, run)
         if task is None and target.pipeline and target.pipeline.state is State.RUNNING:
             stop_pipeline(target.pipeline, now=now)
             return
         backend.stop(selection.of(target), now=now)
         selection.check_read(target)
+
+
+def _found_run(backend: RunBackend[JobT], run: str) -> FoundRun[JobT]:
+    """Return the run that is to be changed; if `run` is not its id, print which one that is."""
+    found_run = backend.find(run)
+    if found_run.id != run:
+        say(f"{run} is run {found_run.id}")
+    return found_run
 
 
 _Change = Callable[[RunBackend[Any], Sequence[Any], Selection], None]
@@ -54,7 +63,7 @@ def _command(change: _Change) -> Callable[..., None]:
     ) -> None:
         selection = Selection(run, task)
         with open_backend(located(selection, on, context, namespace, everywhere=all_namespaces)) as backend:
-            change(backend, selection.certain(backend.find(run)), selection)
+            change(backend, selection.certain(_found_run(backend, run)), selection)
 
     command.__name__, command.__doc__ = change.__name__, change.__doc__
     return command
@@ -84,7 +93,7 @@ def requeue(run: RunId, *, task: Task = None, on: OnOption = None) -> None:
     """
     selection = Selection(run, task)
     with open_backend(located(selection, on, "", "")) as backend:
-        _platform(backend).requeue(selection.certain(backend.find(run)))
+        _platform(backend).requeue(selection.certain(_found_run(backend, run)))
 
 
 def change(
@@ -102,7 +111,7 @@ def change(
         raise CommandError("nothing is to be changed; give --priority or --queue")
     selection = Selection(run, task)
     with open_backend(located(selection, on, "", "")) as backend:
-        _platform(backend).change(selection.certain(backend.find(run)), priority, queue)
+        _platform(backend).change(selection.certain(_found_run(backend, run)), priority, queue)
 
 
 def _platform(backend: RunBackend[Any]) -> PlatformBackend[Any]:

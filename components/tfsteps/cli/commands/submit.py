@@ -12,7 +12,8 @@ import typer
 from tfsteps import schedule
 from tfsteps.cli.commands.compile import PipelineName
 from tfsteps.cli.compiled import check, load_or_compile, macro_warnings
-from tfsteps.cli.completion import complete_engine
+from tfsteps.cli.engine_options import options_of, with_engine_options
+from tfsteps.cli.place_options import complete_engine
 from tfsteps.cli.run_options import Demo, Picture, demo_mark
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say, warn
@@ -20,8 +21,8 @@ from tfsteps.console.text import columns
 from tfsteps.engines import registry
 from tfsteps.engines.authoring import Compiled
 from tfsteps.engines.plugin import EnginePlugin
-from tfsteps.engines.submission import Scheduler, Submission
-from tfsteps.image import IMAGE, unqualified
+from tfsteps.engines.submission import Submission
+from tfsteps.image import unqualified
 from tfsteps.schedule import Schedule
 
 _SHOWN = 10
@@ -39,6 +40,7 @@ Interval = Annotated[
 Timezone = Annotated[str | None, typer.Option(metavar="ZONE", help="IANA time zone of --cron.", show_default="UTC")]
 
 
+@with_engine_options(before="dry_run")
 def submit(
     pipeline: Annotated[
         str,
@@ -68,13 +70,6 @@ def submit(
     cron: CronText = None,
     every: Interval = None,
     timezone: Timezone = None,
-    scheduler: Annotated[
-        Scheduler | None,
-        typer.Option(
-            help="Argo: what starts the runs of a schedule. The janitor keeps rules that the others cannot.",
-            show_default="cronworkflow, or janitor if only it can",
-        ),
-    ] = None,
     context: Annotated[
         str, typer.Option(metavar="NAME", help="Context of the kubeconfig.", show_default="current")
     ] = "",
@@ -83,26 +78,11 @@ def submit(
         typer.Option("--namespace", "-n", metavar="NAME", help="Namespace of the runs.", show_default="the context's"),
     ] = "",
     service_account: Annotated[
-        str, typer.Option(metavar="NAME", help="ServiceAccount of the runs; of a CronJob, that which submits them.")
+        str, typer.Option(metavar="NAME", help="ServiceAccount of the runs, or of the pod that submits them.")
     ] = "",
-    image: Annotated[
-        str, typer.Option(metavar="IMAGE", help="CronJob: image of the pod that submits the runs; it contains tfsteps.")
-    ] = IMAGE,
     host: Annotated[
-        str, typer.Option(metavar="URL", help="Kubeflow: its API.", show_default="$KF_PIPELINES_ENDPOINT")
+        str, typer.Option(metavar="URL", help="Address of the engine's API.", show_default="from the environment")
     ] = "",
-    experiment: Annotated[str, typer.Option(metavar="NAME", help="Kubeflow: experiment of the runs.")] = "Default",
-    server_timezone: Annotated[
-        str, typer.Option(metavar="ZONE", help="Kubeflow: CRON_SCHEDULE_TIMEZONE of its server.")
-    ] = "UTC",
-    installed: Annotated[
-        list[str] | None,
-        typer.Option(metavar="IMAGE", help="Local: an image whose programs are installed here. Repeatable."),
-    ] = None,
-    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Local: a TensorBoard for the jobs.")] = False,
-    keep_tensorboard: Annotated[
-        bool, typer.Option("--keep-tensorboard", help="Local: a TensorBoard that stays up at the end, until Ctrl-C.")
-    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be created, and create nothing.")
     ] = False,
@@ -119,6 +99,7 @@ def submit(
         bool, typer.Option("--yes", "-y", help="Update a schedule that exists, without a question.")
     ] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the run's end; exits 10 if it failed.")] = False,
+    **engine_options: Any,
 ) -> None:
     """Submit a pipeline: run it now, or by a schedule.
 
@@ -130,9 +111,7 @@ def submit(
     when = _chosen_schedule(schedule, cron, every, timezone)
     compiled = load_or_compile(pipeline, name)
     chosen_engine = _chosen(engine, compiled)
-    if (tensorboard or keep_tensorboard) and chosen_engine.on_cluster:
-        option = "--tensorboard" if tensorboard else "--keep-tensorboard"
-        raise CommandError(f"{option} is for local runs; on a cluster, add a `tensorboard` step to the pipeline")
+    options = options_of(chosen_engine, engine_options, scheduled=when is not None)
     if wait and when:
         raise CommandError("--wait is for one run, a schedule never ends; leave it out")
     if replace and when:
@@ -141,8 +120,7 @@ def submit(
         raise CommandError(
             "--replace is for runs on a cluster; `tfsteps stop` and `tfsteps rm` remove those of this machine"
         )
-    submitter = {"image": image} if scheduler is Scheduler.CRONJOB else {}
-    if chosen_engine.on_cluster and not dry_run and (wrong := unqualified([*compiled.documents, submitter])):
+    if chosen_engine.on_cluster and not dry_run and (wrong := unqualified(compiled.documents)):
         raise CommandError(f"{compiled.source}: {wrong[0]}")
     parameters = parse_parameters(params or [])
     check(compiled, chosen_engine, parameters)
@@ -153,23 +131,17 @@ def submit(
         parameters=parameters,
         name=run_name,
         when=when,
-        scheduler=scheduler,
         context=context,
         namespace=namespace,
         service_account=service_account,
-        image=image,
         host=host,
-        experiment=experiment,
-        server_timezone=server_timezone,
-        installed=tuple(installed or ()),
         folder=pathlib.Path(pipeline).absolute().parent if pipeline.endswith(".py") else pathlib.Path.cwd(),
-        tensorboard=tensorboard,
-        keep_tensorboard=keep_tensorboard,
         dry_run=dry_run,
         wait=wait,
         yes=yes,
         replace=replace,
         demo=demo_mark(demo, picture),
+        options=options,
     )
     if when:
         if chosen_engine.fire_times is None:
@@ -190,7 +162,7 @@ def _chosen(name: str | None, compiled: Compiled) -> EnginePlugin:
     if engine.can_run(compiled.engine):
         return engine
     if engine.runs:
-        others = ", ".join(engines[other].title for other in engine.runs)
+        others = ", ".join(engines[other].title if other in engines else other for other in engine.runs)
         raise CommandError(
             f"{compiled.source} is for {compiled.engine}, and such programs cannot run on {engine.title}: "
             f"--engine {engine.name} runs pipelines of {others} only; leave it out to submit to "

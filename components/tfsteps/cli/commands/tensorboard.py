@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tfsteps.backends.base import EventFolder
-from tfsteps.backends.find import LATEST, Selection
+from tfsteps.backends.find import Selection
 from tfsteps.backends.open import located, open_backend
 from tfsteps.cli.completion import complete_run
 from tfsteps.cli.place_options import Context, From, Namespace, OnOption
@@ -15,6 +15,7 @@ from tfsteps.cli.run_options import Task
 from tfsteps.console.errors import CommandError
 from tfsteps.launcher.signals import on_termination
 from tfsteps.runs.location import Location
+from tfsteps.runs.store import LATEST
 
 
 def tensorboard(

@@ -13,7 +13,7 @@ import yaml
 from tfsteps.console.errors import CommandError
 from tfsteps.engines.argo import call_inputs, launchers, template_rules
 from tfsteps.engines.argo.interface import BadValueError, Interface
-from tfsteps.engines.authoring import KUBEFLOW_MACRO, PIPELINES_1_MACRO, REFERENCE, Authoring, Document, PipelineTask
+from tfsteps.engines.authoring import REFERENCE, Authoring, Document, PipelineTask
 from tfsteps.engines.submission import check_names
 from tfsteps.spec import Problem, SpecError
 from tfsteps.systems.kubernetes.preflight.references import ACCOUNTS, Reference, of_container, of_volume
@@ -32,7 +32,8 @@ _Templates = Mapping[Any, _Node]
 class ArgoAuthoring(Authoring):
     """Argo Workflows."""
 
-    other_macros = (PIPELINES_1_MACRO, KUBEFLOW_MACRO)
+    macros = (re.compile(r"\{\{\s*workflow\.[^{}]*\}\}"),)
+    replaces_macros = True
     macro_fix = "Argo does not replace it. In runs of a CronWorkflow, '{{workflow.scheduledTime}}' is the time"
 
     def pipelines(self, module: types.ModuleType) -> dict[str, tuple[Any, Callable[[], str]]]:

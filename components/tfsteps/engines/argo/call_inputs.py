@@ -49,7 +49,7 @@ def lint_messages(
 ) -> Iterator[str]:
     """Yield a sentence for each wrong input of the tfsteps step that a template runs; none if it runs no such step.
 
-    Problems of the template itself are not repeated: `own_problems` reports them.
+    Problems of the template itself are not repeated: `template_messages` reports them.
 
     Args:
         target: The template.
@@ -64,7 +64,7 @@ def lint_messages(
     texts = launchers.inputs(template, arguments)
     if not complete:
         texts = {name: text or UNKNOWN for name, text in texts.items()}
-    elsewhere = set(own_problems(template, ""))
+    elsewhere = set(template_messages(template, ""))
     sentences = (
         f": {problem}"
         for problem in [*inputs.input_problems(interface, texts), *_without_metrics(interface, template, texts)]
@@ -72,7 +72,7 @@ def lint_messages(
     yield from (f"{where}{sentence}" for sentence in sentences if sentence not in elsewhere)
 
 
-def own_problems(template: _Node, where: str) -> list[str]:
+def template_messages(template: _Node, where: str) -> list[str]:
     """Return a sentence for each wrong input that a launcher's template sets itself."""
     interface = launchers.component(template)
     texts = launchers.inputs(template, {}) if interface else {}
@@ -89,7 +89,7 @@ def _without_metrics(interface: Interface, template: _Node, texts: Mapping[str, 
 # --- outputs of other steps
 
 
-def connection_problems(
+def connection_messages(
     target: _Node,
     arguments: Mapping[str, str],
     templates: _Templates,

@@ -10,11 +10,12 @@ from typing import Any
 import msgspec
 
 from tfsteps.engines.argo.cronworkflow import NAME_LENGTH, policies, rules
+from tfsteps.engines.argo.scheduled_run import run_spec
 from tfsteps.engines.argo.submitter import JOB_NAME, JOB_UID
 from tfsteps.image import IMAGE
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.schedule.fires import fire_times
-from tfsteps.schedule.types import Schedule, run_spec
+from tfsteps.schedule.types import Schedule
 from tfsteps.spec.problems import Problem, problem
 
 __all__ = ["FILE", "NAME", "NAME_LENGTH", "fires", "objects", "schedule_problems"]

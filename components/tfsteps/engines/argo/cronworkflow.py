@@ -4,9 +4,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tfsteps.engines.argo.scheduled_run import run_spec
 from tfsteps.schedule.fires import fire_times
 from tfsteps.schedule.parse import from_plain
-from tfsteps.schedule.types import Schedule, run_spec, utc
+from tfsteps.schedule.types import Schedule, utc
 from tfsteps.spec.problems import Problem, SpecError, problem
 
 NAME = "Argo Workflows"

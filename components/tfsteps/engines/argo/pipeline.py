@@ -9,6 +9,7 @@ from tfsteps.answer import NO, YES, Answer, known, unknown
 from tfsteps.engines.argo import node_names
 from tfsteps.engines.argo.node_names import lies_within, without_groups
 from tfsteps.engines.argo.workflow import (
+    CONTAINER,
     LOOPS,
     NO_NODES,
     WORKFLOWS,
@@ -139,6 +140,7 @@ class WorkflowContext:
     """A Workflow as a `PipelineContext`, which describes the attributes."""
 
     kills_at_once = False
+    container = CONTAINER
 
     def __init__(self, api: Api, pod: Mapping[str, Any], owner: Mapping[str, Any]) -> None:
         """Watch the Workflow that `owner`, an ownerReference of the launcher's pod, refers to."""

@@ -47,12 +47,12 @@ class Workflow:
 
     def lint_messages(self) -> Iterator[str]:
         """Yield a sentence for each reference to something that does not exist, and for each wrong step input."""
-        problems = list(self._spec_problems())
+        problems = list(self._spec_messages())
         yield from problems
-        yield from (chained := self._chain_problems(None, problems, complete=True))
-        yield from self._chain_problems(self._arguments(), [*problems, *chained], complete=False)
+        yield from (chained := self._chain_messages(None, problems, complete=True))
+        yield from self._chain_messages(self._arguments(), [*problems, *chained], complete=False)
 
-    def _chain_problems(self, arguments: Mapping[str, str] | None, known: list[str], *, complete: bool) -> list[str]:
+    def _chain_messages(self, arguments: Mapping[str, str] | None, known: list[str], *, complete: bool) -> list[str]:
         """Return the other problems of inputs that steps get through chains of calls; see `chains.problems`."""
         spec = {**self._base, "hooks": self._spec.get("hooks")}
         problems = call_inputs.chain_messages(spec, self._others, _STARTS, arguments, complete=complete)
@@ -67,7 +67,7 @@ class Workflow:
     def _start(self, field: str) -> _Node:
         return self._templates.get(self._base.get(field)) or {}
 
-    def _spec_problems(self) -> Iterator[str]:
+    def _spec_messages(self) -> Iterator[str]:
         """Check each part of the spec: its own content, and its references."""
         spec = self._spec
         if not (spec.get("entrypoint") or self._is_template or self._template_ref):
@@ -86,7 +86,7 @@ class Workflow:
         yield from self._dropped_arguments()
         yield from self._start_inputs(complete=False)
         for template in spec.get("templates") or []:
-            yield from self._template_problems(template, f"template {template.get('name') or 'without a name'}")
+            yield from self._template_messages(template, f"template {template.get('name') or 'without a name'}")
 
     def cautions(self) -> list[str]:
         """Return a sentence for each argument of a call that Argo drops, and runs the Workflow."""
@@ -101,7 +101,7 @@ class Workflow:
                 if is_empty(parameter):
                     yield f"spec.arguments: parameter {parameter['name']} has no value; set it at submission"
             yield from (sentence for sentence in self._start_inputs(complete=True) if sentence not in known)
-            yield from self._chain_problems(self._arguments(), known, complete=True)
+            yield from self._chain_messages(self._arguments(), known, complete=True)
 
     def _start_inputs(self, *, complete: bool) -> Iterator[str]:
         """Check the inputs of steps that are entry points, which get the Workflow's own arguments.
@@ -143,7 +143,7 @@ class Workflow:
             if name != "exit" and not hook.get("expression"):
                 yield f"{where}.hooks.{name}: it has no expression, so it would never run"
             if hook.get("templateRef") or (hook.get("template") and not self._base_unknown):
-                yield from self._target_problems(hook, f"{where}.hooks.{name}", calls)
+                yield from self._target_messages(hook, f"{where}.hooks.{name}", calls)
 
     @staticmethod
     def _values(arguments: _Node, where: str, *, empty: bool) -> Iterator[str]:
@@ -162,10 +162,10 @@ class Workflow:
 
     # --- templates
 
-    def _template_problems(self, template: _Node, where: str) -> Iterator[str]:
+    def _template_messages(self, template: _Node, where: str) -> Iterator[str]:
         yield from template_rules.lint_messages(template, where, self._spec.get("templateDefaults") or {})
         yield from launchers.lint_messages(template, where, self._spec)
-        yield from call_inputs.own_problems(template, where)
+        yield from call_inputs.template_messages(template, where)
         if template_rules.is_graph(template):
             yield from self._graph(template, where)
         else:
@@ -195,13 +195,13 @@ class Workflow:
         yield from self._values(node.get("arguments") or {}, where, empty=False)
         yield from self._hooks(node, where, calls)
         if node.get("inline"):
-            yield from self._template_problems({"name": "inline", **node["inline"]}, f"{where}.inline")
+            yield from self._template_messages({"name": "inline", **node["inline"]}, f"{where}.inline")
         if node.get("template") or node.get("templateRef"):
-            yield from self._target_problems(node, where, calls)
+            yield from self._target_messages(node, where, calls)
         if node.get("onExit"):
             yield from self._template_exists(node["onExit"], f"{where}.onExit")
 
-    def _target_problems(self, node: _Node, where: str, calls: Sequence[TemplateCall]) -> Iterator[str]:
+    def _target_messages(self, node: _Node, where: str, calls: Sequence[TemplateCall]) -> Iterator[str]:
         """Check that a called template exists, gets all inputs that it requires, and no others."""
         templates = self._known(node)
         if ref := node.get("templateRef"):
@@ -230,7 +230,7 @@ class Workflow:
         ]
         yield from dict.fromkeys(sentences)
         producers = {call.name: (call, self._target(call.node)) for call in calls}
-        yield from call_inputs.connection_problems(target, arguments, templates, producers, where)
+        yield from call_inputs.connection_messages(target, arguments, templates, producers, where)
 
     def _known(self, node: _Node) -> Mapping[Any, _Node]:
         """Return the templates that a call can refer to; empty = they are not known."""

@@ -11,10 +11,11 @@ import msgspec
 from tfsteps import typed_json
 from tfsteps.engines.argo.cronjob import FILE
 from tfsteps.engines.argo.cronworkflow import NAME_LENGTH
+from tfsteps.engines.argo.scheduled_run import run_spec
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.schedule.parse import from_plain
 from tfsteps.schedule.rules import RuleState
-from tfsteps.schedule.types import Schedule, run_spec
+from tfsteps.schedule.types import Schedule
 
 __all__ = ["ACCEPTED", "NAME_LENGTH", "PAUSED", "SELECTOR", "STATE", "config_map", "is_schedule", "read", "state_of"]
 

@@ -15,10 +15,12 @@ from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say, warn
 from tfsteps.engines.argo import cronjob, cronworkflow, launchers, lint, objects, schedule_object, submitter
 from tfsteps.engines.argo.authoring import pod_references
-from tfsteps.engines.argo.workflow import WORKFLOWS, trigger_of
+from tfsteps.engines.argo.submit_options import ArgoSubmitOptions, Scheduler
+from tfsteps.engines.argo.workflow import WORKFLOWS, reference_in, trigger_of
 from tfsteps.engines.authoring import Compiled, LintError
 from tfsteps.engines.cluster_checks import check_settings, missing_objects
-from tfsteps.engines.submission import Scheduler, Submission, agree, check_names, options_of, print_yaml, show_command
+from tfsteps.engines.submission import Submission, agree, check_names, options_of, print_yaml, show_command
+from tfsteps.image import unqualified
 from tfsteps.kube.access import find
 from tfsteps.kube.client import Api
 from tfsteps.kube.credentials import AccessError
@@ -217,7 +219,7 @@ def _scheduled(submission: Submission, when: Schedule, manifest: dict[str, Any])
     name = submission.name or submission.compiled.name
     if len(name) > cronworkflow.NAME_LENGTH:
         raise CommandError(f"name {name!r} is longer than {cronworkflow.NAME_LENGTH} characters; give a shorter --name")
-    match _scheduler(submission.scheduler, when):
+    match _scheduler(_options(submission).scheduler, when):
         case Scheduler.CRONWORKFLOW:
             _refuse(cronworkflow.schedule_problems(when))
             return [cronworkflow.cron_workflow(when, manifest, name)]
@@ -228,6 +230,11 @@ def _scheduled(submission: Submission, when: Schedule, manifest: dict[str, Any])
             return [schedule_object.config_map(when, manifest, name)]
 
 
+def _options(submission: Submission) -> ArgoSubmitOptions:
+    options: ArgoSubmitOptions = submission.options
+    return options
+
+
 def _scheduler(chosen: Scheduler | None, when: Schedule) -> Scheduler:
     if chosen is not None:
         return chosen
@@ -235,12 +242,14 @@ def _scheduler(chosen: Scheduler | None, when: Schedule) -> Scheduler:
 
 
 def _cron_job(submission: Submission, when: Schedule, manifest: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    account, image = submission.service_account, _options(submission).image
+    if not submission.dry_run and (wrong := unqualified({"image": image})):
+        raise CommandError(f"{submission.compiled.source}: {wrong[0]}")
     namespace = submission.namespace or manifest["metadata"].get("namespace")
     try:
         namespace = namespace or find(submission.context).namespace
     except AccessError as error:
         raise CommandError(f"{error}; or give --namespace") from error
-    account, image = submission.service_account, submission.image
     return cronjob.objects(when, manifest, name, namespace=namespace, service_account=account, image=image)
 
 
@@ -265,7 +274,7 @@ def _manifest(submission: Submission) -> dict[str, Any]:
     if submission.namespace:
         metadata["namespace"] = submission.namespace
     spec = manifest["spec"].get("workflowSpec", manifest["spec"])
-    if submission.service_account and not (submission.when and submission.scheduler is Scheduler.CRONJOB):
+    if submission.service_account and not (submission.when and _options(submission).scheduler is Scheduler.CRONJOB):
         spec["serviceAccountName"] = submission.service_account
     _set_arguments(spec, submission.parameters)
     if manifest["kind"] == WORKFLOWS.kind:
@@ -381,7 +390,7 @@ def _gone(api: Api, namespace: str, name: str, uid: str) -> bool:
     """Tell whether a Workflow and all that its run launched are gone; delete what has no owner."""
     if not api.gone(WORKFLOWS, namespace, name, uid):
         return False
-    launched = RunObjects(api, registry.kinds(), namespace, uid)
+    launched = RunObjects(api, registry.kinds(), namespace, uid, of_engine=reference_in)
     items = launched.list()
     for item in items:
         if not item.deleting:

@@ -21,6 +21,9 @@ WORKFLOWS = Resource("argoproj.io/v1alpha1", "workflows", "Workflow")
 POD_LABEL = "workflows.argoproj.io/workflow"
 """Label of the pods of a Workflow: its name."""
 
+CONTAINER = "main"
+"""The container of a step's program in its pod; the others are Argo's own."""
+
 _NODE_NAME, _NODE_ID = "workflows.argoproj.io/node-name", "workflows.argoproj.io/node-id"
 LOOPS = ("withItems", "withParam", "withSequence")
 """The fields of a task or step that make it a loop."""

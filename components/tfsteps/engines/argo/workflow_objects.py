@@ -10,7 +10,7 @@ import msgspec
 
 from tfsteps.engines.argo import workflow as workflows
 from tfsteps.engines.argo.node_names import pipeline_name, run_name, step_name
-from tfsteps.engines.argo.workflow import POD_LABEL, WORKFLOWS, end_of, reference_in, step_of, trigger_of
+from tfsteps.engines.argo.workflow import CONTAINER, POD_LABEL, WORKFLOWS, end_of, reference_in, step_of, trigger_of
 from tfsteps.engines.engine_objects import EngineObjects, NodeNames, Step
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
@@ -186,4 +186,5 @@ WORKFLOW_OBJECTS = EngineObjects(
     trigger_of=trigger_of,
     stop_patch='{"spec":{"shutdown":"Stop"}}',
     abandoned=Workflows,
+    container=CONTAINER,
 )

@@ -5,6 +5,7 @@ import re
 import sys
 import tempfile
 import types
+import warnings as python_warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -40,10 +41,19 @@ _MOUNTS = (
 class KubeflowAuthoring(Authoring):
     """Kubeflow Pipelines."""
 
+    macros = (
+        re.compile(r"\[\[(?:ScheduledTime|CurrentTime|RunUUID|Index)[^\]]*\]\]"),  # of version 1
+        re.compile(r"\{\{\s*\$[^{}]*\}\}"),
+    )
     macro_fix = (
         "Kubeflow Pipelines 2 does not replace it in the inputs of every run. In the pipeline, pass "
         "dsl.PIPELINE_JOB_SCHEDULE_TIME_UTC_PLACEHOLDER to the task, as the whole of an input; it needs version 2.16"
     )
+
+    def ignore_warnings(self) -> None:
+        """Ignore what the SDK plans for its own defaults: nothing that an author acts on."""
+        python_warnings.filterwarnings("ignore", "The default base_image", FutureWarning)
+        python_warnings.filterwarnings("ignore", module=r"kfp(\.|$)")
 
     def pipelines(self, module: types.ModuleType) -> dict[str, tuple[Any, Callable[[], str]]]:
         """Return the functions of the program that are pipelines; those that it imports are not its own."""

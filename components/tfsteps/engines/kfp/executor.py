@@ -141,7 +141,7 @@ class ExecutorInput(msgspec.Struct):
         The run is $TFSTEPS_RUN_ID, else the parameter `run_id`, else what the output path says. The task comes from
         that path: it is the same for retries and re-created pods, and different for siblings and loop iterations.
         """
-        pipeline, run, task = _place(pathlib.PurePath(self.outputs.output_file).parent.parts)
+        pipeline, run, task = _identity_from_path(pathlib.PurePath(self.outputs.output_file).parent.parts)
         configured = environment.get(RUN_ID) or self.inputs.parameter_values.get("run_id")
         return Identity.checked(run=configured or run or new_run_id(), task=task, pipeline=pipeline)
 
@@ -167,7 +167,7 @@ class ExecutorInput(msgspec.Struct):
         write_whole(file, msgspec.json.encode({"parameterValues": parameters, "artifacts": artifacts}))
 
 
-def _place(folders: tuple[str, ...]) -> tuple[str, str, str]:
+def _identity_from_path(folders: tuple[str, ...]) -> tuple[str, str, str]:
     """Return (pipeline, run, task) from the folders of the output file; what is not known is empty, never the task.
 
     The back end makes `.../<pipeline>/<run id>/<task>/<uuid>`, kfp.local `.../<pipeline>-<time>/<task>`, with more

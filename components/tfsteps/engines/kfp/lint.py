@@ -47,7 +47,7 @@ def lint_messages(compiled: str, arguments: Mapping[str, Any] | None = None) -> 
     return sentences + [f"platform settings: {sentence}" for sentence in _placeholders(platforms)]
 
 
-def local_problems(compiled: str, arguments: Mapping[str, Any] | None = None) -> list[str]:
+def local_lint_messages(compiled: str, arguments: Mapping[str, Any] | None = None) -> list[str]:
     """Return a sentence for each thing that fails on this machine: inputs that are left out or wrong.
 
     Args:

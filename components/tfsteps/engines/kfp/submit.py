@@ -27,6 +27,7 @@ from tfsteps.engines.kfp.authoring import NAMESPACE, pod_references
 from tfsteps.engines.kfp.client import is_configured, open_client, pages
 from tfsteps.engines.kfp.graph import calls
 from tfsteps.engines.kfp.inputs import definitions, typed
+from tfsteps.engines.kfp.submit_options import KubeflowSubmitOptions
 from tfsteps.engines.submission import Submission, agree, print_yaml, show_command
 from tfsteps.kube.access import find
 from tfsteps.kube.client import Api
@@ -350,20 +351,22 @@ def _create(client: Any, submission: Submission, arguments: dict[str, Any]) -> t
     return run, experiment, printed.getvalue()
 
 
+def _options(submission: Submission) -> KubeflowSubmitOptions:
+    options: KubeflowSubmitOptions = submission.options
+    return options
+
+
 def _arguments(submission: Submission, now: float) -> dict[str, Any]:
     """Return the arguments of the client, without the pipeline."""
+    name, options = submission.compiled.name, _options(submission)
     arguments = {
-        "experiment": submission.experiment,
-        "job_name": submission.name or (submission.compiled.name if submission.when else _dated(submission, now)),
+        "experiment": options.experiment,
+        "job_name": submission.name or (name if submission.when else f"{name} {local_time(now)}"),
         "params": typed(submission.parameters, definitions(submission.compiled)),
         **({"service_account": submission.service_account} if submission.service_account else {}),
     }
     when = submission.when
-    return arguments | (recurring_run.arguments(when, now, submission.server_timezone) if when else {})
-
-
-def _dated(submission: Submission, now: float) -> str:
-    return f"{submission.compiled.name} {local_time(now)}"
+    return arguments | (recurring_run.arguments(when, now, options.server_timezone) if when else {})
 
 
 def fire_times(submission: Submission, now: float) -> Iterator[int]:
@@ -373,7 +376,7 @@ def fire_times(submission: Submission, now: float) -> Iterator[int]:
         SpecError: Kubeflow Pipelines cannot express the schedule.
         CommandError: The time zone of its server is unknown.
     """
-    when, server_timezone = submission.when, submission.server_timezone
+    when, server_timezone = submission.when, _options(submission).server_timezone
     assert when is not None
     if fix := timezones.fix(server_timezone):
         raise CommandError(f"--server-timezone {server_timezone!r} {timezones.WRONG}. {fix}")

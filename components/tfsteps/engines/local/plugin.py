@@ -1,7 +1,7 @@
 """This machine, as an engine: it runs pipelines of Kubeflow Pipelines, each step a process."""
 
 from tfsteps.engines.authoring import Authoring
-from tfsteps.engines.plugin import EnginePlugin, deferred
+from tfsteps.engines.plugin import EnginePlugin, constant, deferred
 
 
 class LocalAuthoring(Authoring):
@@ -13,7 +13,7 @@ class LocalAuthoring(Authoring):
         """Return what fails on this machine."""
         from tfsteps.engines.kfp import lint  # noqa: PLC0415  one engine is enough
 
-        return lint.local_problems(text)
+        return lint.local_lint_messages(text)
 
 
 PLUGIN = EnginePlugin(
@@ -21,6 +21,7 @@ PLUGIN = EnginePlugin(
     title="this machine",
     authoring=LocalAuthoring,
     submit=deferred("tfsteps.engines.local.submit:submit"),
+    submit_options=constant("tfsteps.engines.local.submit_options:LocalSubmitOptions"),
     rerun=deferred("tfsteps.engines.local.submit:rerun"),
     runs=["kfp"],
     on_cluster=False,

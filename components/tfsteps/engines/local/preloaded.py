@@ -15,11 +15,16 @@ import msgspec
 from tfsteps import report, spec, typed_json
 from tfsteps.engines.kfp import ARGUMENT
 from tfsteps.engines.local.step import LAUNCHERS
+from tfsteps.report.curves import Charts
 from tfsteps.runs import identity
 from tfsteps.runs.status import Status
 from tfsteps.runs.store import AttemptFolder
+from tfsteps.runs.usage import Sample
+from tfsteps.spec.parse import to_plain
 from tfsteps.systems import registry
 from tfsteps.systems.base import LaunchError
+from tfsteps.tensorboard import event_records
+from tfsteps.text import tracebacks
 
 _OTHERS = (
     "multiprocessing.popen_forkserver",
@@ -43,10 +48,16 @@ with contextlib.suppress(LaunchError, ValueError):
     sys.modules["tfsteps.engines.registry"].step_task(  # launchers import it, an engine must not
         [ARGUMENT, msgspec.json.encode(_inputs).decode()]
     ).pod_settings()
-_job = spec.from_plain({"name": "warm", "command": ["true"], "roles": {"worker": {}}}, "warm-up", registry.options())
+_plain = {"name": "warm", "command": ["true"], "roles": {"worker": {}}, "systems": {"local": {}}}
+_job = spec.from_plain(_plain, "warm-up", registry.options())
+to_plain(_job)
 _status = Status(identity=identity.Identity(run="r", task="t"), job="warm", system="local")
 typed_json.decode(msgspec.json.encode(_status), Status)
+typed_json.build(Charts)
+tracebacks.raised(["the last line"])
+event_records.masked_crc_of_length(bytes(8))
 with contextlib.suppress(OSError), tempfile.TemporaryDirectory() as _folder:  # a full disk, perhaps
     _attempt = AttemptFolder(pathlib.Path(_folder))
     _attempt.folder.joinpath("job.json").write_bytes(msgspec.json.encode(_job))
+    _attempt.folder.joinpath("usage.jsonl").write_bytes(msgspec.json.encode(Sample(at=1, window=1, replica="worker-0")))
     report.write(_attempt, _status)

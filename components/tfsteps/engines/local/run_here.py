@@ -60,7 +60,9 @@ def run_here(
     root, folder = store.pipeline_folder(run_id), cwd or pathlib.Path.cwd()
     out = Printer()
     out.say(f"run {run_id}")
-    record = PipelineRecord(run=run_id, pipeline=pipeline.name, state=State.RUNNING, created=time.time())
+    record = PipelineRecord(
+        run=run_id, pipeline=pipeline.name, engine="local", state=State.RUNNING, created=time.time()
+    )
     try:
         lock = store.locked(root)  # the run is not removed, and its folder is private: inputs may hold secrets
     except OSError as error:

@@ -9,6 +9,7 @@ from tfsteps.console.text import clean
 from tfsteps.engines.authoring import Compiled, LintError
 from tfsteps.engines.kfp import lint
 from tfsteps.engines.kfp.inputs import definitions, typed
+from tfsteps.engines.local.submit_options import LocalSubmitOptions
 from tfsteps.engines.submission import Rerun, Submission
 from tfsteps.masking import masked_job
 
@@ -28,15 +29,16 @@ def submit(submission: Submission) -> int:
         "--namespace": submission.namespace,
         "--service-account": submission.service_account,
     }
-    if options := [option for option, value in of_clusters.items() if value]:
-        raise CommandError(f"{options[0]} does not apply to a local run; leave it out")
+    if refused := [option for option, value in of_clusters.items() if value]:
+        raise CommandError(f"{refused[0]} does not apply to a local run; leave it out")
     if submission.demo:
         raise CommandError(
             "--demo does not apply to a pipeline of this machine; `tfsteps run JOB --demo` marks one job"
         )
     arguments = typed(submission.parameters, definitions(submission.compiled))
-    tensorboard_options = {"tensorboard": submission.tensorboard, "keep_tensorboard": submission.keep_tensorboard}
-    return _run(submission.compiled, arguments, submission.installed, submission.folder, **tensorboard_options)
+    options: LocalSubmitOptions = submission.options
+    tensorboard_options = {"tensorboard": options.tensorboard, "keep_tensorboard": options.keep_tensorboard}
+    return _run(submission.compiled, arguments, options.installed, submission.folder, **tensorboard_options)
 
 
 def rerun(asked: Rerun) -> int:
@@ -62,7 +64,7 @@ def _run(
 
     from tfsteps.engines.local.run_here import run_here  # noqa: PLC0415
 
-    if problems := lint.local_problems(compiled.text, arguments):
+    if problems := lint.local_lint_messages(compiled.text, arguments):
         raise LintError(compiled.source, problems)
     pipeline = compiled.pipeline or components.load_component_from_text(compiled.text)
     return run_here(pipeline, arguments, images=images, cwd=folder, **options)

@@ -35,8 +35,14 @@ _EMOJI = {
     "paused": ":double_vertical_bar:",
     "resumed": ":arrow_forward:",
     "restarting": ":arrows_counterclockwise:",
+    "unknown": ":grey_question:",
 }
-_WORDS = {"deadline": "passed a deadline", "restarting": "is restarting", "cancelled": "was cancelled"}
+_WORDS = {
+    "deadline": "passed a deadline",
+    "restarting": "is restarting",
+    "cancelled": "was cancelled",
+    "unknown": "may have failed",
+}
 
 _MAX_URL = 2048
 
@@ -144,7 +150,8 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         schema: `tfsteps.dev/notification/v1`.
         id: The same for every delivery of the same event, also by a restarted launcher: drop a repeated one.
-        event: succeeded, failed, deadline, cancelled, paused, resumed or restarting.
+        event: succeeded, failed, deadline, cancelled, paused, resumed or restarting; of a run, unknown = whether it
+            failed is not known.
         scope: job = the event of one job, sent by its launcher; run = the end of a run, sent by the step `notify`.
         at: When the event was noticed, ISO 8601.
         run: The run.
@@ -265,7 +272,7 @@ def of_run(
     Args:
         run: The run.
         pipeline: The pipeline's name.
-        event: succeeded, failed or cancelled.
+        event: succeeded, failed, cancelled or unknown.
         state: The engine's word for it.
         at: When it was noticed, in seconds since the epoch.
         message: One sentence about it; empty = none.
@@ -274,7 +281,7 @@ def of_run(
     """
     kept = [FailedTask(name=cut(task.name, 200), message=cut(task.message, 500)) for task in tasks[:_MAX_TASKS]]
     return Notification(
-        id=event_id(run, event, cause),
+        id=event_id(run, "failed" if event == "unknown" else event, cause),  # another try may know more
         event=event,
         scope="run",
         at=_iso(at),

@@ -18,7 +18,9 @@ from tfsteps.kube.errors import ApiError
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.platforms.hai import access, schema
 from tfsteps.platforms.hai.client import Client, newest_messages
-from tfsteps.platforms.hai.runs import HaiRun, HaiRuns, stop_task
+from tfsteps.platforms.hai.job import ChainFollower, HaiJob
+from tfsteps.platforms.hai.runs import HaiRun, listed_runs, refreshed, stop_task
+from tfsteps.platforms.hai.tracker import ChainTracker
 from tfsteps.runs.events import Event, State
 from tfsteps.runs.graph import Node, NodeKind, Surroundings
 
@@ -27,7 +29,7 @@ from tfsteps.runs.graph import Node, NodeKind, Surroundings
 def hai() -> Iterator["HaiBackend"]:
     """Yield what has been launched on the platform that is configured; a refusal of it ends the command."""
     try:
-        yield HaiBackend(HaiRuns(Client(access.find(), patience=COMMAND_PATIENCE_SECONDS)))
+        yield HaiBackend(Client(access.find(), patience=COMMAND_PATIENCE_SECONDS))
     except AccessError as error:
         raise CommandError(str(error)) from error
     except ApiError as error:
@@ -39,22 +41,22 @@ class HaiBackend(PlatformBackend[HaiRun]):
 
     name = schema.NAME
 
-    def __init__(self, runs: HaiRuns) -> None:
-        """Take what has been launched on the platform."""
-        self.runs = runs
+    def __init__(self, client: Client) -> None:
+        """Store the client; no request is sent."""
+        self._client = client
 
     @property
     def where(self) -> str:
-        return self.runs.where
+        return f"on {self._client.access.name}"
 
     def jobs(self, run: str = "", labels: Mapping[str, str] = NO_LABELS) -> list[HaiRun]:
-        return [job for job in self.runs.jobs(run) if labels.items() <= schema.labels(job.task).items()]
+        return [job for job in listed_runs(self._client, run) if labels.items() <= schema.labels(job.task).items()]
 
     def refreshed(self, job: HaiRun) -> HaiRun:
-        return self.runs.refreshed(job)
+        return refreshed(self._client, job)
 
     def request_stop(self, job: HaiRun) -> None:
-        stop_task(self.runs.client, job.task)
+        stop_task(self._client, job.task)
 
     def requeue(self, jobs: Sequence[HaiRun]) -> None:
         """Have HAI interrupt the tasks: their nodes are free, and they wait in the queue at their old place."""
@@ -65,7 +67,7 @@ class HaiBackend(PlatformBackend[HaiRun]):
             elif job.task["queue_status"] != "scheduled":
                 print(f"{job.status.job}: waits in the queue already")
             else:
-                self.runs.client.suspend(job.chain)
+                self._client.suspend(job.chain)
                 print(f"{job.status.job}: HAI interrupts it within about 10 s, and queues it again")
 
     def change(self, jobs: Sequence[HaiRun], priority: str, queue: str) -> None:
@@ -82,31 +84,35 @@ class HaiBackend(PlatformBackend[HaiRun]):
                 raise CommandError(f"{job.status.job} has ended: {how}; `tfsteps rerun` runs it again")
         for job in jobs:
             if level is not None:
-                self.runs.client.set_priority(job.chain, level)
+                self._client.set_priority(job.chain, level)
             if queue:
-                self.runs.client.set_group(job.chain, queue)
+                self._client.set_group(job.chain, queue)
             words = [f"priority {schema.level_name(level)} ({level})"] if level is not None else []
             print(f"{job.status.job}: {', '.join([*words, *([f'group {queue}'] if queue else [])])}")
 
     def _check_group(self, group: str) -> None:
         """Refuse a group that is not certainly the user's: with AUTO it would stop HAI's scheduler for every user."""
-        known = self.runs.client.retry(self.runs.client.groups)
+        known = self._client.retry(self._client.groups)
         if group.partition("#")[0] not in known:
             listed = ", ".join(sorted(known)) or "none"
             raise CommandError(f"--queue {group} is no group of nodes of which you have a quota; yours: {listed}")
 
     def past_events(self, job: HaiRun) -> list[Event]:
-        return self.runs.look(job)
+        tracker = ChainTracker(job.plan.replicas)
+        return ChainFollower(self._client, job.status.job, job.chain, tracker).look()
 
     def events(self, job: HaiRun) -> Iterator[Event]:
-        return self.runs.follow(job)
+        status = job.status
+        return HaiJob(
+            self._client, job.plan.replicas, name=status.job, chain_id=job.chain, created=status.created
+        ).events()
 
     def now(self) -> float:
-        return self.runs.client.server_time() or time.time()
+        return self._client.server_time() or time.time()
 
     def surroundings(self, run: str, jobs: Sequence[HaiRun]) -> Surroundings:
         """Return the launchers on this machine, and the names of the Workflows: HAI does not know their cluster."""
-        workflows = dict.fromkeys(schema.workflow(job.task)[:2] for job in jobs if job.workflow)
+        workflows = dict.fromkeys(schema.workflow(job.task)[:2] for job in jobs if job.run_object)
         pipelines = [
             Node(
                 kind=NodeKind.PIPELINE,
@@ -125,4 +131,4 @@ class HaiBackend(PlatformBackend[HaiRun]):
         rows = itertools.zip_longest(*columns, fillvalue="")
         title = "tasks of the chain: id, begin, end, state of the ranks, stop code"
         yield title, [["" if cell is None else str(cell) for cell in row] for row in rows]
-        yield "messages of HAI", [[line] for line in newest_messages(self.runs.messages(job))]
+        yield "messages of HAI", [[line] for line in newest_messages(self._client.system_log(job.chain))]

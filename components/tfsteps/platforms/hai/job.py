@@ -33,7 +33,7 @@ from tfsteps.spec import format_duration
 from tfsteps.systems.base import Cause, LaunchError
 from tfsteps.systems.followed_job import FollowedJob
 from tfsteps.systems.launcher_pod import LauncherPod
-from tfsteps.systems.stop_controller import Clients, Leave, StopController
+from tfsteps.systems.stop_controller import Clients, Detachment, StopController
 
 TASK_SECONDS = (0.5, 5.0)
 """Shortest and longest pause between two requests for the task."""
@@ -319,12 +319,12 @@ class HaiJob(FollowedJob):
 
     # --- its end
 
-    def _leave(self, host: LauncherPod, cluster: Api, since: float) -> Leave:
+    def _detach(self, host: LauncherPod, cluster: Api, since: float) -> Detachment:
         if self.ends_with_launcher:
-            return Leave(NO)
+            return Detachment(NO)
         taken_away = host.is_taken_away(cluster, since)
         adopted = "the task was not stopped, and the next attempt adopts it"
-        return Leave(taken_away, adopted if taken_away.yes else "")
+        return Detachment(taken_away, adopted if taken_away.yes else "")
 
     @property
     def ends_with_launcher(self) -> bool:

@@ -87,7 +87,7 @@ class Creation:
         return unknown("HAI does not return the task's schema") if secret is None else known(secret == sent)
 
     def after_stop(self, end: float, repeated: StopFlag) -> Task | None:
-        """Return the task after a stop; None = there certainly is none. Asks until that is known.
+        """Return the task after a stop; None = there certainly is none. Repeats the request while that is not known.
 
         Args:
             end: When to give up, of the monotonic clock.

@@ -111,7 +111,8 @@ class HaiOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         whole_life_state: A number that the program finds in MARSV2_WHOLE_LIFE_STATE and can set.
         record_git_revision: Note the workspace's git revision.
         profile: What the platform's profiler is to do, in its own form.
-        grace: Seconds between SIGTERM and SIGKILL when a program is ended because the job goes on without it, or anew.
+        grace: Seconds between SIGTERM and SIGKILL when a program is ended because the job continues without it, or
+            restarts.
         finish: Seconds that evaluators and mirrored workers get to end by themselves once the decisive replica has
             succeeded; parameter servers never do, and are ended at once.
         sigterm_delay: Seconds from the notice of a suspension, the file TFSTEPS_SUSPEND_FILE, to SIGTERM; the platform

@@ -5,7 +5,7 @@ import datetime as dt
 import json
 import shlex
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -13,10 +13,8 @@ import msgspec
 from tfsteps.kube.answers import MALFORMED
 from tfsteps.platforms.hai import schema
 from tfsteps.platforms.hai.client import Client, Task
-from tfsteps.platforms.hai.job import ChainFollower, HaiJob
-from tfsteps.platforms.hai.tracker import ChainTracker
 from tfsteps.platforms.hai.verdict import verdict
-from tfsteps.runs.events import Event, ReplicaName, ReplicaState, State
+from tfsteps.runs.events import ReplicaName, ReplicaState, State
 from tfsteps.runs.identity import ATTEMPT, PREFIX, RUN_ID, TASK, Identity, label_value
 from tfsteps.runs.status import ReplicaStatus, Status
 
@@ -73,7 +71,7 @@ class HaiRun(msgspec.Struct, frozen=True):
         return cls(task, plan, _status(task, plan, time.time())) if plan else None
 
     @property
-    def workflow(self) -> str:
+    def run_object(self) -> str:
         """The name of the task's Workflow; empty = none."""
         return schema.workflow(self.task)[1]
 
@@ -87,81 +85,45 @@ class HaiRun(msgspec.Struct, frozen=True):
         return str(self.task["chain_id"])
 
 
-class HaiRuns:
-    """The tasks of the token's user on one platform.
+def listed_runs(client: Client, run: str = "") -> list[HaiRun]:
+    """Return the tasks of a run, or of all runs if it is empty, the oldest first.
 
-    Attributes:
-        client: The platform.
+    Tasks with the tag of tfsteps are skipped if they have no plan, or a record that is not understood.
+
+    Raises:
+        ApiError: The tasks cannot be listed.
     """
+    tag = schema.tag(RUN_ID, label_value(run)) if run else _MANAGED_BY
+    jobs = []
+    for task in client.tagged(tag, pods=True):
+        with contextlib.suppress(*MALFORMED):
+            jobs += [job] if (job := HaiRun.of(task)) else []
+    return sorted(jobs, key=lambda job: (job.status.created, job.status.identity.attempt))
 
-    def __init__(self, client: Client) -> None:
-        """Store the client; no request is sent."""
-        self.client = client
 
-    @property
-    def where(self) -> str:
-        """For messages: `on HAI at http://hai.example`."""
-        return f"on {self.client.access.name}"
+def unfinished_tasks(client: Client) -> list[Task]:
+    """Return the tasks of all runs that wait, run or are paused. HAI never removes records: ended ones are many.
 
-    def jobs(self, run: str = "") -> list[HaiRun]:
-        """Return the tasks of a run, or of all runs if it is empty, the oldest first.
+    Raises:
+        ApiError: The tasks cannot be listed.
+    """
+    lists = [
+        client.tagged(_MANAGED_BY, queue_status="queued"),
+        client.tagged(_MANAGED_BY, queue_status="scheduled"),
+        client.tagged(schema.PAUSED),  # ended ones, for HAI
+    ]
+    return list({task["chain_id"]: task for tasks in lists for task in tasks}.values())
 
-        Tasks with the tag of tfsteps are skipped if they have no plan, or a record that is not understood.
 
-        Raises:
-            ApiError: The tasks cannot be listed.
-        """
-        tag = schema.tag(RUN_ID, label_value(run)) if run else _MANAGED_BY
-        jobs = []
-        for task in self.client.tagged(tag, pods=True):
-            with contextlib.suppress(*MALFORMED):
-                jobs += [job] if (job := HaiRun.of(task)) else []
-        return sorted(jobs, key=lambda job: (job.status.created, job.status.identity.attempt))
+def refreshed(client: Client, job: HaiRun) -> HaiRun:
+    """Return the current state of a task; if the platform no longer has it, the last state as `lost`.
 
-    def unfinished(self) -> list[Task]:
-        """Return the tasks of all runs that wait, run or are paused. HAI never removes records: ended ones are many.
-
-        Raises:
-            ApiError: The tasks cannot be listed.
-        """
-        lists = [
-            self.client.tagged(_MANAGED_BY, queue_status="queued"),
-            self.client.tagged(_MANAGED_BY, queue_status="scheduled"),
-            self.client.tagged(schema.PAUSED),  # ended ones, for HAI
-        ]
-        return list({task["chain_id"]: task for tasks in lists for task in tasks}.values())
-
-    def look(self, job: HaiRun) -> list[Event]:
-        """Return the events of a task so far, in order, from its ranks' logs; the last one of an ended task is its end.
-
-        Raises:
-            ApiError: The platform does not answer, or refuses.
-        """
-        return ChainFollower(self.client, job.status.job, job.chain, ChainTracker(job.plan.replicas)).look()
-
-    def follow(self, job: HaiRun) -> Iterator[Event]:
-        """Yield the events of a task until it has ended.
-
-        Raises:
-            LaunchError: It can no longer be followed.
-        """
-        return HaiJob(
-            self.client, job.plan.replicas, name=job.status.job, chain_id=job.chain, created=job.status.created
-        ).events()
-
-    def refreshed(self, job: HaiRun) -> HaiRun:
-        """Return the current state of a task; if the platform no longer has it, the last state as `lost`.
-
-        Raises:
-            ApiError: The platform does not answer, or refuses.
-        """
-        if (task := self.client.query(chain_id=job.chain)) is None:
-            return msgspec.structs.replace(job, status=msgspec.structs.replace(job.status, state=State.LOST))
-        return HaiRun(task, job.plan, _status(task, job.plan, time.time()))
-
-    def messages(self, job: HaiRun) -> str:
-        """Return the system log of a task; empty = none."""
-        return self.client.system_log(job.chain)
+    Raises:
+        ApiError: The platform does not answer, or refuses.
+    """
+    if (task := client.query(chain_id=job.chain)) is None:
+        return msgspec.structs.replace(job, status=msgspec.structs.replace(job.status, state=State.LOST))
+    return HaiRun(task, job.plan, _status(task, job.plan, time.time()))
 
 
 def stop_task(client: Client, task: Task) -> None:

@@ -13,7 +13,7 @@ from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError, Stopped
 from tfsteps.platforms.hai import access, schema
 from tfsteps.platforms.hai.client import Client, Task
-from tfsteps.platforms.hai.runs import HaiRun, HaiRuns, stop_task
+from tfsteps.platforms.hai.runs import HaiRun, refreshed, stop_task, unfinished_tasks
 
 _PATIENCE_SECONDS = 30.0  # the next pass tries again
 
@@ -65,14 +65,14 @@ class HaiSweep:
             say: Receives a line for each action, and for each failure.
             dry_run: Only report what is due.
         """
-        self._runs, self._workflows, self._namespace = HaiRuns(client), workflows, namespace
+        self._client, self._workflows, self._namespace = client, workflows, namespace
         self._namespace_uid, self._say, self._dry_run = namespace_uid, say, dry_run
         self.count = Count(what="tasks on HAI", act="stops")
 
     def run(self) -> Count:
         """Stop all tasks that are due, and report each in a line; failures are reported, and left to the next pass."""
         try:
-            tasks = self._runs.unfinished()
+            tasks = unfinished_tasks(self._client)
         except ApiError as error:
             self._failed("tasks on HAI cannot be listed", error)
             return self.count
@@ -101,12 +101,12 @@ class HaiSweep:
 
     def _confirm(self, listed: HaiRun) -> None:
         """Stop a task if that is due for the task as it is now."""
-        job = self._runs.refreshed(listed)
+        job = refreshed(self._client, listed)
         if not (action := self._due(job)):
             return
         self.count.due += 1
         if not self._dry_run:
-            stop_task(self._runs.client, job.task)
+            stop_task(self._client, job.task)
             self.count.deleted("HAITask", action.reason)
         done = "would be stopped" if self._dry_run else "stopped"
         self._say(f"task {job.status.job} on HAI {done}: it is {job.status.state}, and {action.why}")
@@ -115,7 +115,7 @@ class HaiSweep:
         """Return why a task is to be stopped; None = it is not. Its age is that by HAI's clock; unknown = none."""
         if job.status.state.terminal:
             return None
-        now = self._runs.client.server_time()
+        now = self._client.server_time()
         late = overdue(schema.deadline(job.task), job.status.created, -math.inf if now is None else now)
         if late:
             return Due("job", Reason.DEADLINE, late)

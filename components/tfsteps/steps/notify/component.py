@@ -30,7 +30,8 @@ def notify(
         state: For Argo: its variable workflow.status.
         failures: For Argo: its variable workflow.failures, or the beginning of it. Empty = the notification does not
             list the steps that failed.
-        events: When a notification is sent: succeeded, failed (also if a launcher was killed) and cancelled.
+        events: When a notification is sent: succeeded, failed (also if a launcher was killed, or if whether the
+            run failed is not known) and cancelled.
         format: json, or slack = a message as Slack's incoming webhooks take it.
         variable: Name of the environment variable of this step that contains the URL. It begins with
             TFSTEPS_WEBHOOK_. If it is not set, nothing is sent.

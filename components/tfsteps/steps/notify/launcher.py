@@ -1,16 +1,20 @@
 """The program of the `notify` component: sends the notification of the end of a run."""
 
+import functools
 import json
 import re
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, get_args
+from typing import Any
 
 import msgspec
 
 from tfsteps.answer import Answer, unknown
+from tfsteps.engines import registry as engines
 from tfsteps.engines.base import StepTask
+from tfsteps.engines.plugin import EnginePlugin
 from tfsteps.kube.credentials import AccessError
 from tfsteps.kube.errors import ApiError
 from tfsteps.launcher.exit_codes import ExitCode
@@ -31,34 +35,26 @@ from tfsteps.steps.program import StepResult
 from tfsteps.text import streams
 
 _SOURCE = "inputs"
+_CHOICES = ("succeeded", "failed", "cancelled")
 _PATIENCE_SECONDS = 60.0
 _ANSWER_SECONDS = 3.0
-_UNREPORTED = "RUNNING"
-"""What Kubeflow Pipelines reports if a launcher was killed, the run was terminated, or a condition skipped a step."""
-
-RunEvent = Literal["succeeded", "failed", "cancelled"]
-
-_EVENTS: dict[str, RunEvent] = {
-    "succeeded": "succeeded",
-    "complete": "succeeded",
-    "cached": "succeeded",
-    "canceled": "cancelled",
-    "cancelled": "cancelled",
-}
+_UNKNOWN = "unknown"
+"""The event of a run whose end is not known: sent to all that receive failures."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Send the notification that `argv` describes and return the exit code; None = the arguments of this process."""
-    return program.run(_notify, argv, failed="The notification could not be sent")
+    notify = functools.partial(_notify, arguments=sys.argv[1:] if argv is None else argv)
+    return program.run(notify, argv, failed="The notification could not be sent")
 
 
-def _notify(task: StepTask) -> StepResult:
+def _notify(task: StepTask, arguments: Sequence[str]) -> StepResult:
     inputs = task.parameters
     events, format_ = _events(inputs), _one_of("format", inputs.get("format") or "json", tuple(FORMATS))
     url = _url(inputs)
-    notification = _notification(task, inputs)
+    notification = _notification(task, inputs, engines.step_engine(arguments))
     what = f"The notification `{notification.event}`"
-    if notification.event not in events:
+    if notification.event not in events and not (notification.event == _UNKNOWN and "failed" in events):
         problem, sentence = "chosen", f"{what} is not among those to send: {', '.join(events)}."
     elif url is None:
         problem, sentence = "unset", f"warning: {what} was not sent: the variable {_variable(inputs)} is not set."
@@ -78,21 +74,19 @@ def _sent(url: Url, notification: Notification, format_: str) -> str:
     return Delivery(url).send(message, _PATIENCE_SECONDS, threading.Event())
 
 
-def _notification(task: StepTask, inputs: Mapping[str, Any]) -> Notification:
+def _notification(task: StepTask, inputs: Mapping[str, Any], engine: EnginePlugin) -> Notification:
     status = inputs.get("status")
     state = str(inputs.get("state") or (status.get("state") if isinstance(status, dict) else "") or "")
     if not state or "{{" in state:
-        fix = "Write `{{workflow.status}}` in an exit handler; Kubeflow Pipelines sets it in an exit task"
+        fix = engine.run_state_source or "Pass the state of the run that the engine hands to an exit handler"
         raise _wrong("state", state, "is not the state of a run", fix)
-    message = ""
-    if state.strip().upper() == _UNREPORTED:
-        state, message = _state_of_workflow(state)
+    event, state, message = _run_end(state, engine)
     identity = task.identity()
     nodes = failed_nodes(inputs.get("failures") or "")
     return of_run(
         identity.run,
         identity.pipeline,
-        run_event(state),
+        event,
         state=state,
         message=message,
         at=time.time(),
@@ -101,21 +95,24 @@ def _notification(task: StepTask, inputs: Mapping[str, Any]) -> Notification:
     )
 
 
-def _state_of_workflow(reported: str) -> tuple[str, str]:
-    """Return the state of the steps before this one in the Workflow, and a sentence; `reported` if it is not known."""
+def _run_end(state: str, engine: EnginePlugin) -> tuple[str, str, str]:
+    """Return the event of the state that an engine reports, the state by what its objects say, and a sentence."""
+    end = {name.lower(): end for name, end in engine.run_ends.items()}.get(state.strip().lower())
+    if end is None:
+        return _UNKNOWN, state, f"It is not known what the state {state} of {engine.title} means."
+    if end != "unreported":
+        return end, state, ""
     succeeded = _all_succeeded()
     if succeeded.unknown:
-        sentence = f"Whether a step has failed is not known: the state is {reported}, and {succeeded.why}."
-        return reported, sentence
+        return _UNKNOWN, state, f"The state is {state}, and {succeeded.why}."
     if succeeded.yes:
-        return "Succeeded", ""
-    return "Failed", "A step failed, its launcher was killed, or the run was terminated."
+        return "succeeded", "Succeeded", ""
+    return "failed", "Failed", "A step failed, its launcher was killed, or the run was terminated."
 
 
 def _all_succeeded() -> Answer:
     """Return whether all steps before this one have succeeded, by the Workflow of this pod."""
-    from tfsteps.engines.registry import find_pipeline  # noqa: PLC0415  most ends are reported, and need no cluster
-    from tfsteps.kube import access  # noqa: PLC0415
+    from tfsteps.kube import access  # noqa: PLC0415  most ends are reported, and need no cluster
     from tfsteps.kube.client import Api  # noqa: PLC0415
     from tfsteps.systems.launcher_pod import LauncherPod  # noqa: PLC0415
 
@@ -123,7 +120,7 @@ def _all_succeeded() -> Answer:
         return unknown("this step runs in no pod")
     try:
         api = Api(access.find(), patience=_PATIENCE_SECONDS, read_seconds=_ANSWER_SECONDS)
-        host = LauncherPod.find(api, find_pipeline)
+        host = LauncherPod.find(api, engines.find_pipeline)
     except (ApiError, AccessError) as error:
         return unknown(error)
     ask = getattr(host.pipeline, "hooked_succeeded", None)  # engines of other packages may not say
@@ -133,10 +130,10 @@ def _all_succeeded() -> Answer:
 def _events(inputs: Mapping[str, Any]) -> list[str]:
     events = inputs.get("events") or []
     if not isinstance(events, list):
-        raise _wrong("events", repr(events), "is not a list", "Write a list of events", ", ".join(get_args(RunEvent)))
+        raise _wrong("events", repr(events), "is not a list", "Write a list of events", ", ".join(_CHOICES))
     if not events:
-        raise _wrong("events", "", "is empty: nothing is sent", "Name an event", ", ".join(get_args(RunEvent)))
-    return [_one_of("events", event, get_args(RunEvent)) for event in events]
+        raise _wrong("events", "", "is empty: nothing is sent", "Name an event", ", ".join(_CHOICES))
+    return [_one_of("events", event, _CHOICES) for event in events]
 
 
 def _variable(inputs: Mapping[str, Any]) -> str:
@@ -166,7 +163,7 @@ def _wrong(field: str, value: str, wrong: str, fix: str, allowed: str = "") -> S
     return SpecError([Problem(path=(field,), value=value, wrong=wrong, fix=fix, allowed=allowed)], _SOURCE)
 
 
-# --- how a run ended, in the words of Kubeflow Pipelines, of its local runner, and of Argo
+# --- the input `failures`
 
 
 class FailedNode(msgspec.Struct, frozen=True, kw_only=True):
@@ -181,14 +178,6 @@ class FailedNode(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     message: str = ""
     finished: str = ""
-
-
-def run_event(state: str) -> RunEvent:
-    """Return the event of an engine's state.
-
-    A state that is not known counts as failed.
-    """
-    return _EVENTS.get(state.strip().lower(), "failed")
 
 
 def failed_nodes(failures: str) -> list[FailedNode]:

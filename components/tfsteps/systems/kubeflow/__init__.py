@@ -49,7 +49,7 @@ CAPABILITIES: Mapping[str, Capability] = {
     "restart_on_failure": native("restartPolicy OnFailure"),
     "restart_always": native("restartPolicy Always"),
     "restart_exit_code": native("restartPolicy ExitCode: codes from 128 on"),
-    "backoff_limit": native("runPolicy.backoffLimit; pods that are made anew are counted by tfsteps"),
+    "backoff_limit": native("runPolicy.backoffLimit; tfsteps counts pods that the operator recreates"),
     "role_backoff_limit": refused("a TFJob has one limit for all roles", "Set `backoff_limit` of the job"),
     "success_chief": native("successPolicy, left empty"),
     "success_all_workers": native("successPolicy AllWorkers"),

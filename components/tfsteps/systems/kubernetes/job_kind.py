@@ -264,7 +264,7 @@ class BaseJobKind:
 
     def spec_problems(self, job: TrainingJob) -> list[Problem]:
         return [
-            *pod_template.spec_problems(job),
+            *pod_template.pod_problems(job),
             *capabilities.spec_problems(job, self.capabilities),
             *self.rules(job),
         ]

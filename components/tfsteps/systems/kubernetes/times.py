@@ -36,8 +36,8 @@ def age_at(item: Mapping[str, Any], condition: Mapping[str, Any]) -> float:
 def job_ended(item: Mapping[str, Any]) -> float | None:
     """Return when an ended job ended: by its completion times, else by its last condition; None = not known.
 
-    If no status has a time (a TfJob of v1alpha1), the operator's last change of the object ended the job, and the API
-    server records the times of changes.
+    If no status has a time, because the operator writes no times, the operator's last change of the object ended the
+    job, and the API server records the times of changes.
     """
     entries = [item, *item.get(DEPENDENTS, ())]
     times = [

@@ -140,7 +140,8 @@ class _RunningJob:
         self._options, self._make_commands, self._guard = options, commands, guard
         self.commands = commands()
         self.queue: collections.deque[Event] = collections.deque()
-        self.selector, self.timers = selectors.DefaultSelector(), sched.scheduler(time.monotonic)
+        self.selector = selectors.DefaultSelector()
+        self.timers = sched.scheduler(time.monotonic, lambda _: None)  # by default each timer gives up the CPU
         self.latest: dict[ReplicaName, ReplicaProcess] = {}
         self.running: list[ReplicaProcess] = []
         self._last_state = (State.UNKNOWN, "", "")

@@ -159,7 +159,7 @@ def unsupported(job: TrainingJob, version: Version) -> list[Use]:
     return [*pull_secrets, *other_patches(job, version)]
 
 
-def spec_problems(job: TrainingJob) -> Iterator[Problem]:
+def field_problems(job: TrainingJob) -> Iterator[Problem]:
     """Yield the problems that are none of a whole feature."""
     of_roles = {name for _, role in job.roles.items() for name in role.env}
     yield from unexpanded(job, {"TF_CONFIG", "TFSTEPS_ROLE", "TFSTEPS_INDEX"} | of_roles - set(job.env))

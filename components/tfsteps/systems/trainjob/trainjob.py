@@ -68,7 +68,7 @@ class TrainJob(BaseJobKind):
 
     def rules(self, job: TrainingJob) -> Iterable[Problem]:
         """Return why values of the job are not possible in a TrainJob."""
-        return overrides.spec_problems(job)
+        return overrides.field_problems(job)
 
     def differences(self, job: TrainingJob) -> list[str]:
         """Return what does not reach the pods."""

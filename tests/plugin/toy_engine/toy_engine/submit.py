@@ -21,6 +21,7 @@ from tfsteps.systems.local.guard import Guard
 from tfsteps.systems.local.pipeline_lock import PipelineLock
 from toy_engine import ARGUMENT
 from toy_engine.pipeline import Pipeline, Step
+from toy_engine.submit_options import ToyOptions
 from toy_engine.task import Task
 
 
@@ -31,20 +32,21 @@ def submit(submission: Submission) -> int:
         Printer().say(submission.compiled.text)
         return ExitCode.SUCCEEDED
     pipeline = msgspec.yaml.decode(submission.compiled.text, type=Pipeline)
+    options: ToyOptions = submission.options
     run = submission.name or new_run_id(pipeline.toy)
     folder = store.pipeline_folder(run)
     with store.locked(folder), PipelineLock() as lock, Guard() as guard:  # jobs end with the pipeline, also if killed
         start = functools.partial(StepProcess, env=lock.env, cwd=submission.folder, guard=guard)
-        runner = _Runner(pipeline, run, folder, start)
+        runner = _Runner(pipeline, run, folder, start, options.tries)
         with on_termination(runner.stop):
             return runner.run()
 
 
 class _Runner:
     def __init__(
-        self, pipeline: Pipeline, run: str, folder: pathlib.Path, start: Callable[[list[str]], StepProcess]
+        self, pipeline: Pipeline, run: str, folder: pathlib.Path, start: Callable[[list[str]], StepProcess], tries: int
     ) -> None:
-        self._pipeline, self._folder, self._start = pipeline, folder, start
+        self._pipeline, self._folder, self._start, self._tries = pipeline, folder, start, tries
         self._record = PipelineRecord(
             run=run, pipeline=pipeline.toy, engine="toy", state=State.RUNNING, created=time.time()
         )
@@ -63,7 +65,7 @@ class _Runner:
         self._out.say(f"run {self._record.run}")
         code: int = ExitCode.SUCCEEDED
         for step in self._pipeline.steps:
-            for _ in range(step.tries):
+            for _ in range(self._tries or step.tries):
                 if (code or self._stopped) and not step.finalizer:
                     break
                 if not (ended := self._try(step)):

@@ -57,7 +57,7 @@ class ToyboxJob(msgspec.Struct, frozen=True):
     folder: pathlib.Path
     request: Request
     status: Status
-    workflow: str = ""
+    run_object: str = ""
     demo: None = None  # the platform has no mark for them
 
 

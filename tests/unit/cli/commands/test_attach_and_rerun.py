@@ -12,7 +12,7 @@ from tests.unit.cli.statuses import saved
 from tfsteps import spec
 from tfsteps.runs import store
 from tfsteps.runs.events import State
-from tfsteps.runs.pipeline_record import PipelineRecord
+from tfsteps.runs.pipeline_record import LocalSubmission, PipelineRecord
 from tfsteps.spec.step_inputs import with_data
 
 JOB = {"name": "mnist", "command": ["python", "train.py"], "env": {"A": "1"}, "roles": {"worker": {"replicas": 2}}}
@@ -111,6 +111,31 @@ def test_a_pipeline_gets_no_id_that_no_command_finds(run_id, wrong):
     folders = sorted(store.home().rglob("*"))
     assert refused("rerun", "p1", f"--run-id={run_id}").startswith(f"error: --run-id '{run_id}' {wrong}")
     assert sorted(store.home().rglob("*")) == folders
+
+
+@pytest.mark.parametrize(
+    ("engine", "wrong"),
+    [
+        ("gone", "its engine 'gone' is not installed; install the package that adds it"),
+        ("argo", "runs of engine argo cannot be rerun; submit it again"),
+    ],
+)
+def test_a_pipeline_is_run_again_by_its_own_engine_alone(tmp_path, engine, wrong):
+    PipelineRecord(run="p1", pipeline="nightly", engine=engine, state=State.SUCCEEDED, created=1.0).write()
+    text = "{apiVersion: argoproj.io/v1alpha1, kind: Workflow, metadata: {name: w}, spec: {}}"
+    store.pipeline_folder("p1").mkdir(parents=True, exist_ok=True)
+    LocalSubmission(pipeline=text, folder=str(tmp_path), arguments={}, images=[]).write("p1")
+    assert refused("rerun", "p1") == f"error: run p1: {wrong}\n"
+
+
+@pytest.mark.parametrize(
+    ("engine", "why"),
+    [("toy", "engine toy has not recorded its pipeline"), ("", "its pipeline is not recorded")],
+)
+def test_a_pipeline_that_is_not_recorded_is_not_run_again(engine, why):
+    PipelineRecord(run="p1", pipeline="nightly", engine=engine, state=State.SUCCEEDED, created=1.0).write()
+    fix = "submit it again, or rerun one job by --task NAME"
+    assert refused("rerun", "p1") == f"error: run p1: {why}; {fix}\n"
 
 
 def test_a_job_called_latest_is_found_by_its_run(tmp_path):

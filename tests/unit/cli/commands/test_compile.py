@@ -2,10 +2,12 @@
 
 import pathlib
 
+import msgspec
 import pytest
 import yaml
 
 from tests.unit.cli.command import output_lines, refused, tfsteps
+from tfsteps.engines import registry as engines
 
 PIPELINES = [
     file
@@ -378,6 +380,12 @@ REFUSALS = {
     ("-p", "what=x", "--every", "1h", "--name", "n" * 53): "is longer than 52 characters",
     ("-p", "what=x", "--every", "1h", "--name", "Nightly_ü"): "--name 'Nightly_ü' cannot name an object of Kubernetes",
     ("-p", "what=x", "--name", "-a"): "--name '-a' cannot name an object of Kubernetes",
+    ("-p", "what=x", "--scheduler", "cronjob"): "--scheduler is for a schedule; add --cron, --every or --schedule, or",
+    ("-p", "what=x", "--every", "1h", "--scheduler", "cronjob", "--image", "a b"): (
+        "--image 'a b' is not allowed. Allowed: an image reference in lower case: [registry/]name[:tag][@sha256:digest]"
+        ". Write another, or leave the option out"
+    ),
+    ("-p", "what=x", "--every", "1h", "--experiment", "e"): "--experiment is for --engine kfp, not for Argo Workflows",
     ("--engine", "kfp"): "is for argo, not kfp; leave --engine out",
     ("--engine", "local"): (
         "is for argo, and such programs cannot run on this machine: --engine local runs pipelines of Kubeflow"
@@ -434,6 +442,24 @@ def test_inputs_of_kubeflow_as_values(nightly):
     (arguments,), _ = submitted(nightly, *[part for text in texts for part in ("-p", text)])
     assert arguments["params"] == values
     assert "the pipeline requires n" in refused("submit", nightly, "--dry-run")
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "wrong"),
+    [
+        ("--experiment", "", "'' is not allowed. Allowed: text that is not empty"),
+        ("--server-timezone", "UTC", "is for a schedule; add --cron"),
+    ],
+)
+def test_options_of_kubeflow_that_would_be_wrong_or_ignored(nightly, option, value, wrong):
+    assert f"error: {option} {wrong}" in refused("submit", nightly, "--dry-run", "-p", "n=1", option, value)
+
+
+def test_an_engine_may_run_pipelines_of_one_that_is_not_installed(flow, monkeypatch):
+    runner = msgspec.structs.replace(engines.plugin("local"), name="far", title="far away", runs=("spark",))
+    plugins = {**engines.plugins(), "far": runner}
+    monkeypatch.setattr(engines, "plugins", lambda: plugins)
+    assert "--engine far runs pipelines of spark only" in refused("submit", flow, "--engine", "far")
 
 
 def test_this_machine_keeps_no_schedules(nightly):

@@ -72,7 +72,13 @@ def four_runs():
     saved(run="r3", state=State.SUCCEEDED, created=now - 500, ended=now - 300, metrics={"loss": 2.0, "auc": 0.75})
     saved(run="r4", task="mnist", state=State.CANCELLED, created=now - 400, ended=now - 399)
     PipelineRecord(
-        run="r5", pipeline="nightly", state=State.FAILED, message="no\x1b[2J", created=now - 5, ended=now - 3
+        run="r5",
+        pipeline="nightly",
+        engine="local",
+        state=State.FAILED,
+        message="no\x1b[2J",
+        created=now - 5,
+        ended=now - 3,
     ).write()
 
 
@@ -219,7 +225,7 @@ def test_a_page_has_the_listed_runs(tmp_path):
     heads = re.findall(r'<th scope="col"[^>]*>([^<]*)', page.read_text())
     assert "auc" in heads
     assert "loss" not in heads
-    assert {"Namespace", "Workflow", "Code"}.isdisjoint(heads), "columns that would be empty"
+    assert {"Namespace", "Object", "Code"}.isdisjoint(heads), "columns that would be empty"
 
 
 def test_a_page_leads_to_reports_from_where_it_is(home, tmp_path):

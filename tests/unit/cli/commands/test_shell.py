@@ -18,7 +18,7 @@ from tfsteps import spec
 from tfsteps.backends.local import backend as local_shell
 from tfsteps.console.errors import CommandError
 from tfsteps.platforms.hai.backend import HaiBackend
-from tfsteps.platforms.hai.runs import HaiRun, HaiRuns, TaskPlan
+from tfsteps.platforms.hai.runs import HaiRun, TaskPlan
 from tfsteps.runs.events import ReplicaState, State
 from tfsteps.runs.status import Incarnation, ReplicaStatus
 
@@ -213,7 +213,7 @@ def test_on_hai_it_is_refused_with_what_to_do():
     with pytest.raises(
         CommandError, match="HAI has no request that starts a command in a replica; print what you need"
     ):
-        HaiBackend(HaiRuns(None)).shell(job, None, [])
+        HaiBackend(None).shell(job, None, [])
 
 
 def test_the_help_names_the_command():

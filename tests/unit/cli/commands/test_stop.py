@@ -7,6 +7,7 @@ import pytest
 
 from tests.unit.cli.command import output_lines, tfsteps
 from tests.unit.cli.statuses import saved
+from tfsteps.runs.events import State
 
 
 @pytest.fixture(autouse=True)
@@ -38,3 +39,10 @@ def test_local_replicas_ended_with_their_launcher_if_that_was_seen(seen):
     (line,) = output_lines("stop", "r1")
     rest = "its replicas were stopped too" if seen else "it is not known whether its replicas were stopped too"
     assert re.match(rf"already ended: mnist lost .*The launcher was killed; {rest}\.", line)
+
+
+@pytest.mark.parametrize("text", ["mnist", "latest", "2026", "20261129-r"])
+def test_it_prints_the_id_of_the_run_that_it_chose(text):
+    saved(run="20261129-r", system="local", state=State.SUCCEEDED)
+    code, _, err = tfsteps("stop", text)
+    assert (code, err) == (0, "" if text == "20261129-r" else f"{text} is run 20261129-r\n")

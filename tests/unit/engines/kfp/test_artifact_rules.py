@@ -40,4 +40,4 @@ def test_the_path_of_a_model(use, is_found, step):
 
     problems = [problem for problem in lint.lint_messages(compiled_text(p)) if FOUND in problem]
     assert len(problems) == (2 if is_found else 0), problems
-    assert lint.local_problems(compiled_text(p)) == [], "here it is a link to the folder of the model"
+    assert lint.local_lint_messages(compiled_text(p)) == [], "here it is a link to the folder of the model"

@@ -1,4 +1,4 @@
-"""Each row of a table in docs/guides/kubeflow.md: what the back end refuses or leaves out, compiled by the real SDK."""
+"""Each difference that docs/guides/kubeflow.md lists: what the back end refuses or omits, compiled by the real SDK."""
 
 # ruff: noqa: B006, PLR0917, SIM117, UP006, UP035, UP045  as authors of pipelines write, and kfp reads, signatures
 
@@ -9,7 +9,7 @@ import yaml
 from kfp import dsl, kubernetes
 
 from tests.support.kfp_compiler import compiled
-from tfsteps.engines.kfp.lint import lint_messages, local_problems, warnings
+from tfsteps.engines.kfp.lint import lint_messages, local_lint_messages, warnings
 from tfsteps.kfp import cleanup
 
 WHOLE = ["--executor_input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER]
@@ -280,7 +280,7 @@ def test_a_branch_without_tasks(tmp_path):
         make()
 
     text = compiled(pipeline, tmp_path)
-    for check in (lint_messages, local_problems):
+    for check in (lint_messages, local_lint_messages):
         [problem] = check(text)
         assert problem.startswith("task condition-1: it has no task")
 

@@ -10,7 +10,7 @@ from kfp import dsl, kubernetes
 
 from tests.support.kfp_compiler import compiled
 from tfsteps.engines.kfp import step_rules
-from tfsteps.engines.kfp.lint import lint_messages, local_problems, warnings
+from tfsteps.engines.kfp.lint import lint_messages, local_lint_messages, warnings
 from tfsteps.kfp import cleanup, evaluate_gate, launch, train, train_and_finalize, wait
 from tfsteps.steps.evaluate_gate import launcher as gate
 
@@ -207,7 +207,7 @@ ARGUMENTS = [
 @pytest.mark.parametrize(("arguments", "says"), ARGUMENTS)
 def test_arguments_of_a_run(arguments, says, tmp_path):
     text = compiled(runs, tmp_path)
-    for check in (lint_messages, local_problems):
+    for check in (lint_messages, local_lint_messages):
         messages = check(text, arguments)
         assert [message[: len(start)] for message, start in zip(messages, says, strict=True)] == says
 

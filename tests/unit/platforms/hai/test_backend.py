@@ -8,7 +8,7 @@ import pytest
 from tests.unit.cli.statuses import saved, status
 from tfsteps.platforms.hai import schema
 from tfsteps.platforms.hai.backend import HaiBackend
-from tfsteps.platforms.hai.runs import HaiRun, HaiRuns, TaskPlan
+from tfsteps.platforms.hai.runs import HaiRun, TaskPlan
 from tfsteps.runs.events import ReplicaName, State
 
 
@@ -21,7 +21,7 @@ def task_of(*tags):
 def test_the_workflow_of_a_task_is_on_a_cluster_that_hai_does_not_name(monkeypatch):
     monkeypatch.setenv("TFSTEPS_PIPELINE_URL", "https://argo.example/{namespace}/{workflow}")
     _, tag = schema.workflow_tags("c", "ml", "nightly-x7k2p", "u")
-    around = HaiBackend(HaiRuns(None)).surroundings("r1", [task_of(tag), task_of(tag)])
+    around = HaiBackend(None).surroundings("r1", [task_of(tag), task_of(tag)])
     (pipeline,) = around.pipelines
     assert (pipeline.name, pipeline.detail) == (
         "nightly-x7k2p",
@@ -34,7 +34,7 @@ def test_the_workflow_of_a_task_is_on_a_cluster_that_hai_does_not_name(monkeypat
 def test_the_launcher_of_a_task_is_the_one_that_this_machine_records():
     saved(uid="c", system="hai", launcher=4711, state=State.RUNNING)
     job = task_of()
-    around = HaiBackend(HaiRuns(None)).surroundings("r1", [job])
+    around = HaiBackend(None).surroundings("r1", [job])
     (launcher,) = around.launchers.values()
     assert (launcher.name, launcher.state) == ("pid 4711", "gone")
     assert around.pipelines == []

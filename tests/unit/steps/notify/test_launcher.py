@@ -50,12 +50,35 @@ def test_a_run_of_kubeflow_pipelines_that_failed(server, tmp_path, capfd):
 
 def test_a_state_that_is_not_known(server, tmp_path, capfd):
     assert notify(tmp_path, capfd, status=status("RUNNING"), events=["failed"], format="slack")[:2] == (0, True)
-    text = "Whether a step has failed is not known: the state is RUNNING, and this step runs in no pod."
+    text = "nightly may have failed: The state is RUNNING, and this step runs in no pod."
     assert text in server.requests[0].body["text"]
 
 
+def test_a_state_that_no_engine_declares(server, tmp_path, capfd):
+    exit_code, delivered, sentence = notify(tmp_path, capfd, status=status("Skipped"), events=["failed"], format="json")
+    assert (exit_code, delivered) == (0, True)
+    assert "`unknown` was delivered" in sentence
+    body = server.requests[0].body
+    assert (body["event"], body["state"]) == ("unknown", "Skipped")
+    assert body["message"] == "It is not known what the state Skipped of Kubeflow Pipelines means."
+
+
+def test_a_try_that_knows_more_sends_the_same_event(server, tmp_path, capfd):
+    for state in ("Skipped", "FAILED"):
+        notify(tmp_path, capfd, status=status(state), events=["failed"], format="json")
+    unknown, failed = (request.body for request in server.requests)
+    assert (unknown["event"], failed["event"]) == ("unknown", "failed")
+    assert unknown["id"] == failed["id"]
+
+
+def test_an_end_that_is_not_known_is_not_sent_to_who_asks_for_no_failures(server, tmp_path, capfd):
+    chosen = {"events": ["succeeded", "cancelled"], "format": "json"}
+    assert notify(tmp_path, capfd, status=status("Skipped"), **chosen)[:2] == (0, False)
+    assert not server.requests
+
+
 SUCCEEDED = ("succeeded", "Succeeded", "")
-NOT_KNOWN = ("failed", "RUNNING", "is not known: the state is RUNNING, and")
+NOT_KNOWN = ("unknown", "RUNNING", "The state is RUNNING, and")
 
 
 @pytest.mark.parametrize(
@@ -64,10 +87,10 @@ NOT_KNOWN = ("failed", "RUNNING", "is not known: the state is RUNNING, and")
         ({"ok(0).root(0).exit-handler-1": "Succeeded"}, *SUCCEEDED),
         ({"ok(0).root(0).exit-handler-1": "Failed"}, "failed", "Failed", "A step failed, its launcher was killed"),
         ({"ok(0).root(0).exit-handler-1": "Running"}, *NOT_KNOWN),
-        ({"ok(0)": "Succeeded"}, "failed", "RUNNING", "does not say how ok(0).root(0).exit-handler-1 has ended"),
+        ({"ok(0)": "Succeeded"}, "unknown", "RUNNING", "does not say how ok(0).root(0).exit-handler-1 has ended"),
         ({"ok(1).root(0).exit-handler-1": "Failed", "ok(0).root(0).exit-handler-1": "Succeeded"}, *SUCCEEDED),
         ({"ok(1).root(0).exit-handler-1": "Failed", "ok(2).root(0).exit-handler-1": "Succeeded"}, *NOT_KNOWN),
-        ({}, "failed", "RUNNING", "is not known"),
+        ({}, "unknown", "RUNNING", "The state is RUNNING, and "),
         (refusal(403), *NOT_KNOWN),
     ],
 )
@@ -113,7 +136,7 @@ def test_a_workflow_of_argo(server, tmp_path):
             "format=",
             "run_id=w1",
         ]
-        assert launcher._notify(ArgoTask.from_arguments(arguments, {}, tmp_path)).code == 0
+        assert launcher._notify(ArgoTask.from_arguments(arguments, {}, tmp_path), arguments).code == 0
         assert (tmp_path / "outputs" / "delivered").read_text() == "true"
         return server.requests[-1].body
 

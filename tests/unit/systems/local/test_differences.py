@@ -1,4 +1,4 @@
-"""Each row of the table of differences between a local run and a cluster, and what does not differ."""
+"""Each entry of the list of differences between a local run and a cluster, and what does not differ."""
 
 import pathlib
 import re
@@ -15,7 +15,7 @@ from tfsteps.systems import registry
 from tfsteps.systems.roles import EXAMPLE
 
 PAGE = pathlib.Path(__file__).parents[4] / "docs/guides/local.md"
-ROW = re.compile(r"^\| (.+?) \| ", re.MULTILINE)
+ENTRY = re.compile(r"^- \*\*(.+?)\*\*: ", re.MULTILINE)
 
 
 def plan(system="local", **fields):
@@ -154,7 +154,7 @@ def step_references(_):
     assert lines == ["[own] $(A) $$"]
 
 
-ROWS = {
+ENTRIES = {
     "program": program,
     "folder": folder,
     "environment": environment,
@@ -171,15 +171,15 @@ ROWS = {
 }
 
 
-def test_the_page_has_a_row_for_each_difference():
-    table = PAGE.read_text().partition("## Differences from a cluster")[2].partition("\n## ")[0]
-    assert ROW.findall(table)[1:] == list(ROWS)
+def test_the_page_has_an_entry_for_each_difference():
+    section = PAGE.read_text().partition("## Differences from a cluster")[2].partition("\n## ")[0]
+    assert ENTRY.findall(section) == list(ENTRIES)
 
 
-@pytest.mark.parametrize("subject", ROWS)
-def test_a_row_is_true(subject, monkeypatch, tmp_path):
+@pytest.mark.parametrize("subject", ENTRIES)
+def test_an_entry_is_true(subject, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    ROWS[subject](monkeypatch)
+    ENTRIES[subject](monkeypatch)
 
 
 def test_a_replica_has_the_same_variables_on_a_cluster(monkeypatch):

@@ -3,7 +3,7 @@
 And the demos of a namespace, for what is deleted or stopped together with another object: a run with its jobs.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -53,7 +53,15 @@ class RunObjects:
     """
 
     def __init__(
-        self, api: Api, kinds: Sequence[JobKind], namespace: str, run: str, task: str = "", *, whole_run: bool = False
+        self,
+        api: Api,
+        kinds: Sequence[JobKind],
+        namespace: str,
+        run: str,
+        task: str = "",
+        *,
+        of_engine: Callable[[Sequence[Mapping[str, Any]]], object],
+        whole_run: bool = False,
     ) -> None:
         """Keep the arguments; no request is sent.
 
@@ -63,10 +71,11 @@ class RunObjects:
             namespace: The namespace; empty = all.
             run: Id of the run.
             task: The task; empty = all tasks.
+            of_engine: Given the ownerReferences of a pod, tells whether an engine's object of a run is among them.
             whole_run: Whether the run is the task's own: then what names no task is the task's, too, unless another
                 task has objects.
         """
-        self._api, self._namespace = api, namespace
+        self._api, self._namespace, self._of_engine = api, namespace, of_engine
         self._task, self._whole_run = task and label_value(task), whole_run
         self._labels = {**MANAGED_BY, RUN_ID: label_value(run)}
         self._resources = list(dict.fromkeys([*(kind.resource for kind in kinds), JOBS, SERVICES, PODS]))
@@ -76,7 +85,7 @@ class RunObjects:
     def list(self) -> list[RunObject]:
         """Return the objects, job objects first and pods last.
 
-        Pods of a Workflow are not among them: they belong to its engine.
+        Pods of steps are not among them: they belong to the engine of the run.
 
         Raises:
             DemoError: One of them is a demo.
@@ -123,7 +132,7 @@ class RunObjects:
         for listed in self._api.iterate(resource, self._namespace, labelSelector=selector):
             meta = listed["metadata"]
             owners = meta.get("ownerReferences") or []
-            of_engine = resource == PODS and any(owner["kind"] == "Workflow" for owner in owners)
+            of_engine = resource == PODS and self._of_engine(owners)
             labels = meta.get("labels") or {}
             if self._labels.items() <= labels.items() and not of_engine:
                 if not self._task or labels.get(TASK) in (None, self._task):

@@ -22,7 +22,7 @@ from tfsteps.kube.resource import Resource
 from tfsteps.runs.identity import MANAGED_BY
 from tfsteps.systems.kubernetes.cleanup.retention import KEPT_FOR_TRY, KEPT_UNTIL
 from tfsteps.systems.launcher_pod import LauncherPod
-from tfsteps.systems.stop_controller import Leave
+from tfsteps.systems.stop_controller import Detachment
 
 KEEPERS = Resource("batch/v1", "jobs", "Job")
 _PAUSE_SECONDS = 5.0  # between two attempts to find out the owner, or to set it
@@ -47,13 +47,13 @@ _TEMPLATE = {  # no pod uses it, but policies check it
 def ends_with(host: LauncherPod, seconds: float, *, new: bool) -> bool:
     """Return whether a job is to be stopped with its launcher, as far as is known without a request.
 
-    Arguments as for `leave_job`.
+    Arguments as for `detach_job`.
     """
     pipeline = host.pipeline
     return host.followed(new=new).no and (not seconds or pipeline is None or pipeline.terminating.yes)
 
 
-def leave_job(
+def detach_job(
     api: Api,
     host: LauncherPod,
     resource: Resource,
@@ -62,8 +62,8 @@ def leave_job(
     *,
     since: float,
     new: bool = False,
-) -> Leave:
-    """Return whether a job goes on whose launcher's pod is ending.
+) -> Detachment:
+    """Detach from a job if it can go on after its launcher's pod, and return whether it does.
 
     If another pod may follow or not, the job is kept for that long. Where none follows, or the pipeline is ending, no
     request is sent: under Kubeflow Pipelines there is a tenth of a second to delete the job.
@@ -79,23 +79,23 @@ def leave_job(
     """
     pipeline, followed = host.pipeline, host.followed(new=new)
     if ends_with(host, seconds, new=new):
-        return Leave(NO)
+        return Detachment(NO)
     taken_away = host.is_taken_away(api, since)
     if not taken_away.yes:
-        return Leave(taken_away)
+        return Detachment(taken_away)
     if followed.yes or pipeline is None:
-        return Leave(YES, "the job was not stopped, and the next attempt adopts it")
+        return Detachment(YES, "the job was not stopped, and the next attempt adopts it")
     try:
         kept_for = seconds or _CHANCE_SECONDS
         until = hold_until(api, resource, job, host.owner, kept_for, launcher=host.uid, for_try=not seconds)
     except (ApiError, *MALFORMED) as error:
         refused = isinstance(error, ApiError) and not error.unavailable and since >= SETTLE_SECONDS
         if refused and followed.unknown:  # then a try, or the end of the run, finds it as it is
-            return Leave(YES, f"the job was not stopped: another try of the step may adopt it ({followed.why})")
+            return Detachment(YES, f"the job was not stopped: another try of the step may adopt it ({followed.why})")
         message = f"This pod is being evicted, and the job could not be kept for a retry: {error}"
-        return Leave(NO if refused else unknown(f"the job could not be kept for a retry: {error}"), message)
+        return Detachment(NO if refused else unknown(f"the job could not be kept for a retry: {error}"), message)
     what = "a retry of the run" if followed.no else "another try of the step"
-    return Leave(YES, f"the job is kept until {until} for {what}")
+    return Detachment(YES, f"the job is kept until {until} for {what}")
 
 
 def hold_until(

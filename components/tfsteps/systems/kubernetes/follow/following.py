@@ -285,7 +285,7 @@ class PodFollower:
         """
         self._name, self._namespace = tracker.object.name, tracker.object.namespace
         self._urgent, self._kind, self._tracker = urgent, kind, tracker
-        self.own = OwnPods(kind, OwnerIndex(urgent, self._namespace, self._name))
+        self.own_pods = OwnPods(kind, OwnerIndex(urgent, self._namespace, self._name))
         self.logs = PodLogs(api, self._namespace, kind.container, inbox.put)
         self.known = False
         self.warnings: list[str] = []
@@ -299,7 +299,7 @@ class PodFollower:
         self.known = True
         if isinstance(seen, Changed) and self._tracker.knows_end(seen.item["metadata"]):
             return  # of a thousand replicas that end at once, the watch and the last look report each end
-        if (event := self.own.among(seen, self._tracker.object.item)) is None:
+        if (event := self.own_pods.among(seen, self._tracker.object.item)) is None:
             return
         yield from self._tracker.seen_pod(event, now)
         items = event.items if isinstance(event, Listed) else [event.item] if isinstance(event, Changed) else []
@@ -373,18 +373,18 @@ class Following:
             yield from handler(*what, time.time())
         if time.monotonic() >= self._tick_due:
             self._tick_due = time.monotonic() + TICK_SECONDS
-            for seen in self.pods.own.decided(self._tracker.object.item):
+            for seen in self.pods.own_pods.decided(self._tracker.object.item):
                 yield from self.pods.saw(seen, time.time())
             watched = self._job_watch.connected and self._pod_watch.connected
             yield Tick(
                 time.time(),
-                visible=watched and not self.pods.own.warning,
+                visible=watched and not self.pods.own_pods.warning,
                 readable=not self.pods.logs.failing(self._tracker.pods),
             )
 
     def explain_missing(self) -> None:
         """Tell the tracker why pods are missing, as far as that is known."""
-        self._tracker.warning = self.pods.own.warning or self._warning_events.look(self._tracker.is_short)
+        self._tracker.warning = self.pods.own_pods.warning or self._warning_events.look(self._tracker.is_short)
 
     def drain(self, stop: StopController) -> Iterator[Event]:
         """Yield how the replicas ended and all their last lines; do not wait for replicas that still run."""
@@ -409,7 +409,7 @@ class Following:
         if not stop.repeated:
             yield from logs.gaps(ended, drain.missing)
         pods.warnings += logs.warnings()
-        if warning := pods.own.warning:
+        if warning := pods.own_pods.warning:
             pods.warnings.append(warning.message)
             tracker.undecided = warning.message
 

@@ -17,7 +17,7 @@ from tfsteps.runs.events import Event, State, Verdict, replicas_of
 from tfsteps.spec import TrainingJob
 from tfsteps.systems.base import REPORT_SECONDS, Cause, LaunchError
 from tfsteps.systems.followed_job import FollowedJob
-from tfsteps.systems.kubernetes.cleanup.keeper import JobOwner, ends_with, leave_job
+from tfsteps.systems.kubernetes.cleanup.keeper import JobOwner, detach_job, ends_with
 from tfsteps.systems.kubernetes.dependents import apply
 from tfsteps.systems.kubernetes.follow.following import Following
 from tfsteps.systems.kubernetes.follow.job_object import REPLICAS, annotation
@@ -27,7 +27,7 @@ from tfsteps.systems.kubernetes.job_cluster import kubectl_delete
 from tfsteps.systems.kubernetes.job_kind import JobKind
 from tfsteps.systems.kubernetes.times import seconds
 from tfsteps.systems.launcher_pod import LauncherPod
-from tfsteps.systems.stop_controller import Clients, Leave
+from tfsteps.systems.stop_controller import Clients, Detachment
 
 _URGENT_SECONDS = 3.0  # for an answer to the deletion: the next signal is handled only after it
 _OPERATOR_SECONDS = 5.0  # in which the operator may end a job that restarts too often, and keep its object
@@ -148,9 +148,9 @@ class KubernetesJob(FollowedJob):
             self._asked_to_stop.set()
         super().stop(cause)
 
-    def _leave(self, host: LauncherPod, cluster: Api, since: float) -> Leave:
+    def _detach(self, host: LauncherPod, cluster: Api, since: float) -> Detachment:
         what = self._kind.resource, self._tracker.object.item, self._job.on_evicted or 0.0
-        return leave_job(cluster, host, *what, since=since, new=self._is_young)
+        return detach_job(cluster, host, *what, since=since, new=self._is_young)
 
     @property
     def ends_with_launcher(self) -> bool:

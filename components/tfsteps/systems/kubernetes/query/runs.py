@@ -43,14 +43,14 @@ class ClusterJob(msgspec.Struct, frozen=True):
         item: The job object.
         pods: Its pods.
         status: The status by both.
-        workflow: The name of its Workflow; empty = none.
+        run_object: The name of the object of its run, such as a Workflow; empty = none.
     """
 
     kind: JobKind
     item: Mapping[str, Any]
     pods: Sequence[JobPod]
     status: Status
-    workflow: str
+    run_object: str
 
     @property
     def demo(self) -> Mark | None:
@@ -172,7 +172,7 @@ class ClusterRuns:
         own_pods, undecided = self._pods(kind, item, pods)
         origin = self._find_origin(item["metadata"].get("ownerReferences") or [], retention_policy(item).launcher)
         job_status = status(kind, item, own_pods, now, origin.task, undecided=undecided)
-        return ClusterJob(kind, item, own_pods, job_status, origin.workflow)
+        return ClusterJob(kind, item, own_pods, job_status, origin.run_object)
 
     def _pods(
         self, kind: JobKind, item: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]

@@ -121,7 +121,7 @@ _ADD_IMAGE = (
 )
 
 
-def spec_problems(job: TrainingJob) -> Iterator[Problem]:
+def pod_problems(job: TrainingJob) -> Iterator[Problem]:
     """Yield what no pod of a job can do: start without an image, ask for GPUs by a wrong name, write its output."""
     for name, resolved in job.resolved_roles().items():
         if not resolved.image:

@@ -59,8 +59,9 @@ def launcher(*names, annotations=None, **spec):
         (launcher("wait", "main"), "main:1"),
         (launcher("launcher"), "launcher:1"),
         (launcher("mesh", "own", annotations={"kubectl.kubernetes.io/default-container": "own"}), "own:1"),
+        (launcher("own", "main", annotations={"kubectl.kubernetes.io/default-container": "own"}), "main:1"),
     ],
 )
 def test_the_image_of_the_launchers_pod(pod, image):
-    result = _image(pod)
+    result = _image(pod, "main")
     assert (result and result.image) == image

@@ -96,7 +96,7 @@ def test_what_fits(case):
     assert list(quota_violations(named(roles), quotas, ranges)) == []
 
 
-MISFITS = {
+VIOLATIONS = {
     "pods": ([role(2), role(2)], [quota({"pods": "3"})], [], "all replicas together need 4 pods, 3 is allowed"),
     "pods by count": ([role(2)], [quota({"count/pods": "1"})], [], "need 2 count/pods, 1 is allowed"),
     "CPU": ([role(2, asks(cpu="2"))], [quota({"cpu": "3"})], [], "need 4 cpu, 3 is allowed"),
@@ -156,7 +156,7 @@ MISFITS = {
 }
 
 
-@pytest.mark.parametrize("case", MISFITS.values(), ids=MISFITS)
+@pytest.mark.parametrize("case", VIOLATIONS.values(), ids=VIOLATIONS)
 def test_what_never_fits(case):
     roles, quotas, ranges, says = case
     (violation,) = quota_violations(named(roles), quotas, ranges)

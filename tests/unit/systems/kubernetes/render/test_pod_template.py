@@ -7,7 +7,7 @@ import pytest
 from tfsteps import spec
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
-from tfsteps.systems.kubernetes.render.pod_template import merged, pod_template, spec_problems
+from tfsteps.systems.kubernetes.render.pod_template import merged, pod_problems, pod_template
 
 PLACES = OutputPaths(output="/out", model="/out/model", logs="/out/logs", base_dir=pathlib.Path())
 TOTAL_SIZE = 1 << 30
@@ -123,10 +123,10 @@ def test_a_name_for_gpus_that_is_none_is_one_problem_where_it_is_used(resource, 
         "resources": {"gpu": 1},
         "roles": {"worker": {}, "chief": {"resources": {"cpu": 1}}},
     }
-    (problem,) = spec_problems(spec.from_plain(job))
+    (problem,) = pod_problems(spec.from_plain(job))
     assert (spec.dotted(problem.path), repr(resource) in problem.wrong) == ("resources.gpu", True)
-    assert [*spec_problems(spec.from_plain({**job, "resources": {"gpu": 1, "gpu_resource": "amd.com/gpu"}}))] == []
-    assert [*spec_problems(spec.from_plain({**job, "resources": {}}))] == []
+    assert [*pod_problems(spec.from_plain({**job, "resources": {"gpu": 1, "gpu_resource": "amd.com/gpu"}}))] == []
+    assert [*pod_problems(spec.from_plain({**job, "resources": {}}))] == []
     with pytest.raises(spec.SpecError, match=r"resources\.gpu_resource"):
         spec.from_plain({**job, "resources": {"gpu": 1, "gpu_resource": resource}})
 

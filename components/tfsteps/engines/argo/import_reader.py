@@ -110,7 +110,8 @@ def _calls(value: Any) -> Iterator[tuple[str, dict[str, str]]]:
         if isinstance(called := value.get("template"), str):
             arguments = value.get("arguments")
             parameters = arguments.get("parameters") if isinstance(arguments, Mapping) else None
-            pairs = [item for item in parameters or [] if isinstance(item, Mapping) and "value" in item]
+            items = parameters if isinstance(parameters, list) else []
+            pairs = [item for item in items if isinstance(item, Mapping) and "value" in item]
             yield called, {str(item.get("name")): str(item["value"]) for item in pairs}
         for item in value.values():
             yield from _calls(item)
