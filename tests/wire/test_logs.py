@@ -325,11 +325,19 @@ def test_a_container_that_is_not_ready_is_asked_again():
 
 
 DELETED = "the pod was deleted before its log could be read"
+NOT_TO_ITS_END = f"{DELETED} to its end"
 
 
 @pytest.mark.parametrize(
     ("answers", "lost"),
-    [([refusal(404)], DELETED), ([Answer(parts=[line(1, "one")]), refusal(404)], ""), (["reset"], DELETED)],
+    [
+        ([refusal(404)], DELETED),
+        ([Answer(parts=[line(1, "one")]), refusal(404)], ""),
+        ([Answer(parts=[line(1, "one")]), refusal(400), refusal(404)], ""),
+        ([Answer(parts=[line(1, "one"), "reset"]), refusal(404)], NOT_TO_ITS_END),
+        ([Answer(parts=[line(1, "one")]), refusal(502), refusal(404)], NOT_TO_ITS_END),
+        (["reset"], DELETED),
+    ],
 )
 def test_lines_lost_with_a_deleted_pod_are_reported_once(answers, lost):
     with reading(answers) as (server, read, log):
@@ -337,6 +345,19 @@ def test_lines_lost_with_a_deleted_pod_are_reported_once(answers, lost):
         log.gone()
         until(lambda: read.closed)
         assert read.closed == [lost]
+
+
+def test_the_log_from_before_a_restart_that_could_not_be_read_is_reported():
+    def script(asked):
+        return refusal(404) if asked.query.get("previous") == "true" else Answer(parts=[line(1, "one")])
+
+    with reading(script) as (server, read, log):
+        until(lambda: read.texts)
+        log.tell(1, ended=False)
+        until(lambda: any(asked.query.get("previous") == "true" for asked in server.asked))
+        log.gone()
+        until(lambda: read.closed)
+        assert read.closed == [NOT_TO_ITS_END]
 
 
 def test_the_pod_that_gets_the_name_of_a_deleted_one_is_not_read_for_it():
@@ -467,6 +488,40 @@ def test_lines_that_the_node_dropped_are_reported_at_their_place():
         assert read.incomplete
 
 
+def test_a_search_answer_that_was_cut_does_not_say_that_a_line_is_gone():
+    def script(asked):
+        if asked.query.get("previous") == "true":
+            return refusal(400, "BadRequest", "previous terminated container not found")
+        if asked.query["follow"] == "true":
+            return Answer(parts=followed.pop(0) if len(followed) > 1 else followed[0])
+        searches.append(asked)
+        return Answer(parts=[] if len(searches) == 1 else lines)
+
+    searches, lines = [], [line(i, f"line {i}") for i in range(4)]
+    followed = [lines[:2], lines[2:], lines]  # the second lacks what was read
+    with reading(script) as (_, read, log):
+        until(lambda: len(read.texts) >= 4)
+        log.tell(0, ended=True)
+        until(lambda: read.closed)
+    assert read.texts == [b"line 0", b"line 1", b"line 2", b"line 3"]
+
+
+def test_an_end_that_is_told_while_the_place_is_searched_is_known_to_the_next_request():
+    def script(asked):
+        if asked.query["follow"] == "true":
+            return Answer(parts=followed.pop(0) if followed else [*lines, "hang"])
+        if "tailLines" not in asked.query:
+            log.tell(0, ended=True)
+        return Answer(parts=lines)
+
+    lines = [line(i, f"line {i}") for i in range(3)]
+    followed = [lines[:1], lines[1:]]  # the second lacks what was read
+    with reading(script) as (server, read, log):
+        until(lambda: read.closed)
+        assert [asked.query["follow"] for asked in server.asked[:4]] == ["true", "true", "false", "false"]
+    assert read.texts == [b"line 0", b"line 1", b"line 2"]
+
+
 def test_a_gap_is_reported_although_the_earlier_incarnation_was_missing():
     answers = [Answer(parts=[line(1, "one")])]
 
@@ -589,7 +644,7 @@ def test_the_beginning_of_a_line_that_was_read_whole_later_is_no_line_when_the_p
         log.gone()
         until(lambda: read.closed)
         assert read.texts == [b"one", b"two three"]
-        assert read.closed == [""]
+        assert read.closed == [NOT_TO_ITS_END]
 
 
 def test_a_message_of_the_node_is_no_line_when_the_pod_is_gone():
@@ -671,3 +726,14 @@ def test_a_log_is_read_since_a_time_and_then_from_its_position():
     assert again == []
     asked = [item.query["sinceTime"] for item in server.asked]
     assert asked == ["2026-11-21T08:00:02Z", "2026-11-21T08:00:03Z"]
+
+
+def test_a_line_that_is_unfinished_when_the_log_is_read_comes_whole_when_it_is_followed():
+    answers, position = [[line(1, "one"), line(2, "tw")[:-1]], [line(1, "one"), line(2, "two")]], log_lines.Position()
+    with serve(lambda _asked: Answer(parts=answers.pop(0) if len(answers) > 1 else answers[0])) as server:
+        before = [*logs.read_log(Api(server.access()), "ns", "p", "c", position, rest=False)]
+    assert [lines.texts for lines in before] == [[b"one"]]
+    with reading([Answer(parts=answers[0])], position=position) as (_, read, log):
+        log.tell(0, ended=True)
+        until(lambda: read.closed)
+        assert read.texts == [b"two"]

@@ -62,6 +62,7 @@ def read_log(
     tail: int | None = None,
     previous: bool = False,
     since: float | None = None,
+    rest: bool = True,
 ) -> Iterator[Lines]:
     """Yield the lines that a container has printed so far.
 
@@ -74,6 +75,7 @@ def read_log(
         tail: Only this number of last lines; None = all.
         previous: Read what it printed before its last restart; else, since then.
         since: Only from this second on, in seconds since the epoch, by the node's clock; None = all.
+        rest: Take an unfinished last line as a line; else it is left for what follows the log from `position`.
 
     Raises:
         ApiError: The log cannot be read.
@@ -85,7 +87,7 @@ def read_log(
     if tail is not None:
         query["tailLines"] = str(tail)
     with api.open("GET", PODS.path(namespace, pod, "log"), query) as response:
-        for block, continued in Splitter().blocks(response.parts(), rest=True):
+        for block, continued in Splitter().blocks(response.parts(), rest=rest):
             if lines := position.take(block, continued=continued):
                 yield lines
 
@@ -166,7 +168,14 @@ class _LogRequests:
             return False
 
     async def is_in(self, position: Position, *, previous: bool) -> Answer:
-        """Tell whether the log, or that from before the last restart, has the last line that was read."""
+        """Tell whether the log, or that from before the last restart, has the last line that was read.
+
+        No is what two answers tell: a proxy may have cut one before that line.
+        """
+        answer = await self._search(position, previous=previous)
+        return await self._search(position, previous=previous) if answer.no else answer
+
+    async def _search(self, position: Position, *, previous: bool) -> Answer:
         try:
             async with self.answer(position, **({"previous": "true"} if previous else {"follow": "false"})) as answer:
                 return await position.search(Splitter().blocks_of(answer.stream.parts()))
@@ -290,6 +299,7 @@ class ContainerLog:
         self._earlier: Position | None = None  # in the log that was read before, if another has replaced it
         self._no_previous = 0  # how often the previous log was missing
         self._answered = False  # an answer was read to its end
+        self._broke_off = False  # no answer was, since the last one that was not
         self._last = Splitter()  # of the last answer, with the bytes after its last whole line
         self._last_place = (self._position, 0)  # where reading was after that answer: its position, and its lines
         self._task = loop.run(self._run(), self._failed)
@@ -344,7 +354,7 @@ class ContainerLog:
                 if self._last_place == (self._position, self._position.lines):  # else the rest was read as a line since
                     self._position.expect_next()
                     self._output.take_rest(self._position, self._last)
-                return "" if self._position.lines else "the pod was deleted before its log could be read"
+                return self._lost_with_pod()
             try:
                 if moved:
                     await self._find_again()
@@ -356,6 +366,7 @@ class ContainerLog:
                 moved = True
             except ApiError as error:
                 self.failing, least = True, error.retry_after
+                self._broke_off |= error.status not in (400, 404)  # these tell of a container, or pod, that is gone
                 if error.status in (403, 404):
                     refused = refused or time.monotonic()
                     if time.monotonic() - refused >= _REFUSED_SECONDS or (state.ended and error.status == 403):
@@ -372,14 +383,29 @@ class ContainerLog:
             tries += 1
         return ""
 
+    def _lost_with_pod(self) -> str:
+        """Return what of the log may not have been read now that the pod is gone; empty = nothing, as far as is known.
+
+        An answer that ended by itself is taken for whole: mostly the container has ended with it.
+        """
+        if not self._position.lines:
+            return "the pod was deleted before its log could be read"
+        if self._broke_off or self._state.restarts > self._position.restarts:
+            return "the pod was deleted before its log could be read to its end"
+        return ""
+
     async def _read_on(self, state: _ContainerState) -> bool:
         """Read what is there, and follow the log if the container has not ended; tell whether that is all."""
         if state.restarts > self._position.restarts:
             await self._read_previous(state.restarts)
         position, before = self._position, self._position.lines
         last = await self._requests.is_last(position) if state.ended and before else None
-        if last is not None and last.yes:
-            return True
+        if last is not None:
+            self.failing = False
+            if last.yes:
+                return True
+        if self._state != state:  # such as its end, after which an answer that follows the log might be closed late
+            return False
         self._last = await self._read(position, follow=str(not state.ended).lower())
         self._last_place = position, position.lines
         if not state.ended or before < position.lines:
@@ -465,5 +491,5 @@ class ContainerLog:
                     output.partial(splitter.rest)
         if splitter.rest.startswith(_NO_LOG):
             raise ApiError(splitter.rest.decode(errors="replace"), 404)
-        self._answered = True
+        self._answered, self._broke_off = True, False
         return splitter

@@ -119,13 +119,16 @@ class ClusterLog:
 
     def _stream(self, program: "_Program") -> Iterator[LogLine]:
         """Yield a container's lines. If none is to be printed, one is read too, for the position to follow from."""
-        position, since = self._positions[program.key], self._options.since
-        tail = None if self._options.grep or self._options.tail is None else max(self._options.tail, 1)
-        read = functools.partial(self._runs.log, program.job, program.job_pod, position, container=program.container)
+        position, since, follow = self._positions[program.key], self._options.since, self._options.follow
+        least = 1 + follow  # the reader that follows takes an unfinished last line
+        tail = None if self._options.grep or self._options.tail is None else max(self._options.tail + follow, least)
+        read = functools.partial(
+            self._runs.log, program.job, program.job_pod, position, container=program.container, rest=not follow
+        )
         for lines in read(tail=tail, since=since):
             yield from program.lines(lines)
-        if self._options.follow and since is not None and not position.lines:
-            for lines in read(tail=1, previous=False):
+        if follow and since is not None and not position.lines:
+            for lines in read(tail=least, previous=False):
                 yield from program.lines(lines)
 
 

@@ -234,6 +234,7 @@ class ClusterRuns:
         current: bool = True,
         container: Container | None = None,
         since: float | None = None,
+        rest: bool = True,
     ) -> Iterator[Lines]:
         """Yield the log of a replica so far, from before its last restart too; logs that are gone are skipped.
 
@@ -246,6 +247,7 @@ class ClusterRuns:
             current: What it has printed since then; while it waits for its next start, before that.
             container: Which of its containers; None = the program's.
             since: Only from this second on, in seconds since the epoch; None = all.
+            rest: Take an unfinished last line of what it has printed since as a line.
         """
         container = container or next((candidate for candidate in job_pod.pod.containers if not candidate.name), None)
         if container is None:
@@ -257,7 +259,7 @@ class ClusterRuns:
         for earlier in [True] * bool(previous and container.restarts) + [False] * current:
             try:
                 start = Position(container.restarts - 1) if earlier else position
-                yield from read(start, tail=tail, previous=earlier, since=since)
+                yield from read(start, tail=tail, previous=earlier, since=since, rest=earlier or rest)
             except ApiError as error:
                 if error.status not in (400, 404):  # 400: there is no container yet, or not any more
                     raise
