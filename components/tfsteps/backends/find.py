@@ -308,7 +308,7 @@ def _nearest(text: str, known: Sequence[KnownRun]) -> list[str]:
     """Return the names and ids that are spelled like `text`, or that begin so; the most similar first."""
     names = sorted({name for run in known for name in run.names})
     ids = [name for run in reversed(known) for name in (run.id, run.run_object) if name]
-    scores = {name: _similarity(text.lower(), name.lower()) for name in dict.fromkeys([*names, *ids])}
+    scores = {name: _similarity(text.lower(), name.lower()) for name in dict.fromkeys([*names, *ids, LATEST])}
     near = [name for name, score in scores.items() if score >= _NEAR]
     return sorted(near, key=lambda name: -scores[name])[:_SHOWN]
 

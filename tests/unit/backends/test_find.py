@@ -40,6 +40,7 @@ def test_a_run_is_found(typed, run_id):
         ("MNIST-20", "run 'MNIST-20' is unknown; nearest: mnist-2026, mnist, mnist-abc;"),
         ("mnsit-2", "run 'mnsit-2' is unknown; nearest: mnist-2026, mnist-abc, mnist;"),
         ("../abcd", "run '../abcd' is unknown; nearest: abcd"),
+        ("lates", "run 'lates' is unknown; nearest: latest"),
     ],
 )
 @pytest.mark.parametrize("command", ["show", "logs", "stop", "report"])

@@ -71,6 +71,9 @@ def of_file(pipeline: str, program: str | None, task: str) -> SingleTask:
     """
     compiled = load_or_compile(pipeline, program)
     paths = shaped(compiled, lambda: compiled.authoring.task_paths(compiled.documents))
+    if not paths:
+        why = f"engine {compiled.engine} names no task of this pipeline that starts a container"
+        raise CommandError(f"{compiled.source}: task {task!r} cannot be run by itself: {why}")
     leaves = [path.rpartition("/")[2] for path in paths]
     names = {path: leaf if leaves.count(leaf) == 1 else path for path, leaf in zip(paths, leaves, strict=True)}
     match = next((path for path in paths if task in (path, names[path])), None)
@@ -78,7 +81,7 @@ def of_file(pipeline: str, program: str | None, task: str) -> SingleTask:
         same = [path for path, leaf in zip(paths, leaves, strict=True) if leaf == task]
         guess = nearest(task, names.values())
         wrong = "is the name of several tasks" if same else "is unknown"
-        fix = f"write {guess}" if guess else f"it has {', '.join(same or names.values()) or 'none'}"
+        fix = f"write {guess}" if guess else f"it has {', '.join(same or names.values())}"
         raise CommandError(f"{compiled.source}: task {task!r} {wrong}; {fix}")
     return SingleTask(compiled.name, names[match], match, compiled)
 

@@ -288,9 +288,9 @@ class _RunningJob:
         self._see_starts()
 
     def end(self, replicas: Iterable[ReplicaProcess]) -> None:
-        """Send SIGTERM to processes, once to each, and SIGKILL after the grace period."""
+        """Send SIGTERM to processes that run, once to each, and SIGKILL after the grace period."""
         for replica in replicas:
-            if not replica.stop_asked:
+            if not (replica.stop_asked or replica.poll()):
                 replica.stop_asked = True
                 replica.terminate()
                 self.timers.enter(self._options.grace, 0, replica.kill)

@@ -72,6 +72,14 @@ def test_a_task_that_cannot_be_run_is_named_with_what_can(workflow, name, says):
     assert says in refused("task", "run", workflow, name)
 
 
+def test_a_pipeline_of_which_no_task_is_known_is_said_to_be_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    spec = {"entrypoint": "main", "templates": [{"name": "main", "dag": {"tasks": []}}]}
+    manifest = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "metadata": {"name": "n"}, "spec": spec}
+    (tmp_path / "n.yaml").write_text(yaml.safe_dump(manifest))
+    assert "engine argo names no task of this pipeline that starts" in refused("task", "run", "n.yaml", "main")
+
+
 def test_a_local_engine_of_another_package_is_named_if_it_runs_such_pipelines(workflow, monkeypatch):
     other = msgspec.structs.replace(registry.plugin("local"), name="other", runs=["argo"])
     known = {**registry.plugins(), "other": other}
