@@ -222,6 +222,11 @@ class ReplicaProcess:
         )
         return True
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has ended, though that may not have been handled: `ended` is left as it is."""
+        return self.ended is not None or os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
     def close(self) -> Iterator[LogLines]:
         """Close its pipe after its output has been read, and yield its unfinished line, if any."""
         assert self._popen.stdout

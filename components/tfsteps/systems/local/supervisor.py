@@ -290,7 +290,7 @@ class _RunningJob:
     def end(self, replicas: Iterable[ReplicaProcess]) -> None:
         """Send SIGTERM to processes that run, once to each, and SIGKILL after the grace period."""
         for replica in replicas:
-            if not (replica.stop_asked or replica.poll()):
+            if not (replica.stop_asked or replica.has_ended):
                 replica.stop_asked = True
                 replica.terminate()
                 self.timers.enter(self._options.grace, 0, replica.kill)
@@ -341,8 +341,12 @@ class _Active:
         self._deferred: list[tuple[ReplicaProcess, int]] = []  # lost a peer whose end was not seen yet
 
     def ended(self, replica: ReplicaProcess, exit_code: int) -> None:
-        """Handle the end of a replica: one that was not requested is judged when it is clear which failed first."""
-        if not replica.stop_asked:
+        """Handle the end of a replica: one that was not requested is judged when it is clear which failed first.
+
+        One that starts again because of another is not judged: one failure may end several.
+        """
+        starts_again = any(replica.replica in restart.replicas for restart in self._restarts)
+        if not (replica.stop_asked or starts_again):
             judged = {replica, *(waiting for waiting, _ in self._deferred)}
             peers = (other for other in self._job.running if other.replica.role != "evaluator")
             if exit_code and replica.reason == "PortTaken" and self._port_tries < _PORT_TRIES:
