@@ -325,7 +325,7 @@ def test_a_container_that_is_not_ready_is_asked_again():
 
 
 DELETED = "the pod was deleted before its log could be read"
-NOT_TO_ITS_END = f"{DELETED} to its end"
+END_MISSING = "its end may be missing: the pod was deleted before it was read again"
 
 
 @pytest.mark.parametrize(
@@ -334,9 +334,11 @@ NOT_TO_ITS_END = f"{DELETED} to its end"
         ([refusal(404)], DELETED),
         ([Answer(parts=[line(1, "one")]), refusal(404)], ""),
         ([Answer(parts=[line(1, "one")]), refusal(400), refusal(404)], ""),
-        ([Answer(parts=[line(1, "one"), "reset"]), refusal(404)], NOT_TO_ITS_END),
-        ([Answer(parts=[line(1, "one")]), refusal(502), refusal(404)], NOT_TO_ITS_END),
+        ([Answer(parts=[line(1, "one"), "reset"]), refusal(404)], END_MISSING),
+        ([Answer(parts=[line(1, "one")]), refusal(502), refusal(404)], END_MISSING),
         (["reset"], DELETED),
+        ([Answer(body=b""), refusal(404)], ""),
+        ([Answer(body=b""), refusal(502), refusal(404)], END_MISSING),
     ],
 )
 def test_lines_lost_with_a_deleted_pod_are_reported_once(answers, lost):
@@ -345,6 +347,40 @@ def test_lines_lost_with_a_deleted_pod_are_reported_once(answers, lost):
         log.gone()
         until(lambda: read.closed)
         assert read.closed == [lost]
+
+
+@pytest.mark.parametrize("refused", [refusal(429), refusal(500), "reset"])
+def test_a_log_that_was_read_to_its_end_lacks_nothing_if_the_last_check_is_refused(refused):
+    def script(asked):
+        return refused if "tailLines" in asked.query else Answer(parts=[line(1, "one")])
+
+    with reading(script) as (server, read, log):
+        until(lambda: read.texts)
+        log.tell(0, ended=True)
+        until(lambda: "tailLines" in server.asked[-1].query)
+        log.gone()
+        until(lambda: read.closed)
+        assert (read.texts, read.closed) == ([b"one"], [""])
+
+
+def test_lines_that_came_but_were_not_placed_are_reported_when_the_pod_is_gone():
+    answers = [Answer(parts=[line(1, "one")]), Answer(parts=[line(5, "five")])]
+    with reading(lambda _asked: answers.pop(0) if answers else refusal(404)) as (server, read, log):
+        until(lambda: len(server.asked) > 2)
+        log.gone()
+        until(lambda: read.closed)
+        assert (read.texts, read.closed) == ([b"one"], [END_MISSING])
+
+
+def test_a_run_that_printed_nothing_does_not_deny_what_the_run_before_printed():
+    def script(asked):
+        return Answer(parts=[line(1, "one")]) if asked.query.get("previous") == "true" else Answer(body=b"")
+
+    with reading(script, restarts=1) as (server, read, log):
+        until(lambda: len(server.asked) > 3)
+        log.gone()
+        until(lambda: read.closed)
+        assert (read.texts, read.closed) == ([b"one"], [""])
 
 
 def test_the_log_from_before_a_restart_that_could_not_be_read_is_reported():
@@ -357,7 +393,7 @@ def test_the_log_from_before_a_restart_that_could_not_be_read_is_reported():
         until(lambda: any(asked.query.get("previous") == "true" for asked in server.asked))
         log.gone()
         until(lambda: read.closed)
-        assert read.closed == [NOT_TO_ITS_END]
+        assert read.closed == [END_MISSING]
 
 
 def test_the_pod_that_gets_the_name_of_a_deleted_one_is_not_read_for_it():
@@ -495,7 +531,7 @@ def test_a_search_answer_that_was_cut_does_not_say_that_a_line_is_gone():
         if asked.query["follow"] == "true":
             return Answer(parts=followed.pop(0) if len(followed) > 1 else followed[0])
         searches.append(asked)
-        return Answer(parts=[] if len(searches) == 1 else lines)
+        return Answer(body=b"") if len(searches) == 1 else Answer(parts=lines)
 
     searches, lines = [], [line(i, f"line {i}") for i in range(4)]
     followed = [lines[:2], lines[2:], lines]  # the second lacks what was read
@@ -644,7 +680,7 @@ def test_the_beginning_of_a_line_that_was_read_whole_later_is_no_line_when_the_p
         log.gone()
         until(lambda: read.closed)
         assert read.texts == [b"one", b"two three"]
-        assert read.closed == [NOT_TO_ITS_END]
+        assert read.closed == [END_MISSING]
 
 
 def test_a_message_of_the_node_is_no_line_when_the_pod_is_gone():

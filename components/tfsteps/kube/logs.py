@@ -207,12 +207,12 @@ class _LogRequests:
 class _LogOutput:
     """Passes on the lines of a container and the notes on missing ones, and measures how late lines arrive."""
 
-    __slots__ = ("_delay", "_least_delay", "_put", "ends_with_note", "partial")
+    __slots__ = ("_delay", "_least_delay", "_put", "ends_with_note", "has_begun", "partial")
 
     def __init__(self, put: Callable[[Lines], object], partial: Callable[[bytes], object] | None) -> None:
         self._put = put
         self.partial = Partial(partial).apply if partial else None
-        self.ends_with_note = False  # no line came since the last note
+        self.has_begun = self.ends_with_note = False  # a line came; none came since the last note
         self._delay, self._least_delay = 0.0, float("inf")  # from a line's time to its arrival, with the clocks' offset
 
     def take(self, position: Position, block: bytes, *, continued: bool = False) -> None:
@@ -220,7 +220,7 @@ class _LogOutput:
         if lines := position.take(block, continued=continued):
             self._delay = time.time() - epoch(lines.stamps[-1])
             self._least_delay = min(self._least_delay, self._delay)
-            self.ends_with_note = False
+            self.has_begun, self.ends_with_note = True, False
             self._put(lines)
 
     def take_rest(self, position: Position, splitter: Splitter) -> None:
@@ -299,7 +299,8 @@ class ContainerLog:
         self._earlier: Position | None = None  # in the log that was read before, if another has replaced it
         self._no_previous = 0  # how often the previous log was missing
         self._answered = False  # an answer was read to its end
-        self._broke_off = False  # no answer was, since the last one that was not
+        self._read_after_end = False  # one that began after the container's end
+        self._broke_off = False  # the last one was not, or was refused
         self._last = Splitter()  # of the last answer, with the bytes after its last whole line
         self._last_place = (self._position, 0)  # where reading was after that answer: its position, and its lines
         self._task = loop.run(self._run(), self._failed)
@@ -354,7 +355,7 @@ class ContainerLog:
                 if self._last_place == (self._position, self._position.lines):  # else the rest was read as a line since
                     self._position.expect_next()
                     self._output.take_rest(self._position, self._last)
-                return self._lost_with_pod()
+                return self._lost_with_pod(moved=moved and state.gone)  # else they are lines of the other pod
             try:
                 if moved:
                     await self._find_again()
@@ -366,7 +367,6 @@ class ContainerLog:
                 moved = True
             except ApiError as error:
                 self.failing, least = True, error.retry_after
-                self._broke_off |= error.status not in (400, 404)  # these tell of a container, or pod, that is gone
                 if error.status in (403, 404):
                     refused = refused or time.monotonic()
                     if time.monotonic() - refused >= _REFUSED_SECONDS or (state.ended and error.status == 403):
@@ -383,15 +383,17 @@ class ContainerLog:
             tries += 1
         return ""
 
-    def _lost_with_pod(self) -> str:
+    def _lost_with_pod(self, *, moved: bool) -> str:
         """Return what of the log may not have been read now that the pod is gone; empty = nothing, as far as is known.
 
         An answer that ended by itself is taken for whole: mostly the container has ended with it.
         """
-        if not self._position.lines:
+        if not (self._answered or self._output.has_begun or self._position.lines):
             return "the pod was deleted before its log could be read"
-        if self._broke_off or self._state.restarts > self._position.restarts:
-            return "the pod was deleted before its log could be read to its end"
+        answered = self._answered and self._last_place[0] is self._position
+        read = answered or (self._output.has_begun and self._position.lines)
+        if moved or self._broke_off or not read or self._state.restarts > self._position.restarts:
+            return "its end may be missing: the pod was deleted before it was read again"
         return ""
 
     async def _read_on(self, state: _ContainerState) -> bool:
@@ -407,7 +409,7 @@ class ContainerLog:
         if self._state != state:  # such as its end, after which an answer that follows the log might be closed late
             return False
         self._last = await self._read(position, follow=str(not state.ended).lower())
-        self._last_place = position, position.lines
+        self._last_place, self._read_after_end = (position, position.lines), state.ended
         if not state.ended or before < position.lines:
             return False
         if last is not None and not self._last.rest:
@@ -480,15 +482,19 @@ class ContainerLog:
     async def _read(self, position: Position, **which: str) -> Splitter:
         """Read one answer; return its splitter, with the bytes after its last whole line."""
         output, splitter = self._output, Splitter()
-        async with self._requests.answer(position, **which) as answer:
-            self.failing = False
-            async for part in answer.stream.parts():
-                answer.received = float("inf")  # `put` may be slow
-                for block, continued in splitter.feed(part):
-                    output.take(position, block, continued=continued)
-                answer.received = time.monotonic()
-                if splitter.rest and output.partial and position.caught_up:
-                    output.partial(splitter.rest)
+        try:
+            async with self._requests.answer(position, **which) as answer:
+                self.failing = False
+                async for part in answer.stream.parts():
+                    answer.received = float("inf")  # `put` may be slow
+                    for block, continued in splitter.feed(part):
+                        output.take(position, block, continued=continued)
+                    answer.received = time.monotonic()
+                    if splitter.rest and output.partial and position.caught_up:
+                        output.partial(splitter.rest)
+        except ApiError as error:  # 400 and 404 tell of a container, or a pod, that is gone
+            self._broke_off |= not (error.status in (400, 404) or self._read_after_end)
+            raise
         if splitter.rest.startswith(_NO_LOG):
             raise ApiError(splitter.rest.decode(errors="replace"), 404)
         self._answered, self._broke_off = True, False

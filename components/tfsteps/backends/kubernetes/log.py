@@ -22,6 +22,7 @@ from tfsteps.systems.kubernetes.follow.pods import Container
 from tfsteps.systems.kubernetes.query.runs import ClusterJob, ClusterRuns
 from tfsteps.systems.kubernetes.query.status import JobPod
 
+_LONG_LINE = 1000  # parts of 16 KiB, as containerd writes them
 _LAST_LINES_SECONDS = 10.0  # for replicas that still run after the end of their job
 _Source = tuple[str, str]  # uid of a pod, and name of a container
 
@@ -61,7 +62,7 @@ class ClusterLog:
     def _follow(self, selection: Selection) -> None:
         timer = threading.Timer(_LAST_LINES_SECONDS, self._inbox.put, [None])
         timer.daemon = True
-        opened = closed = 0
+        opened, closed = self._read(), 0  # of pods that may be gone by the first event: their rest was not printed
         for item in self._runs.follow(self._jobs[0].status.identity.run, self._inbox):
             match item:
                 case None:
@@ -127,9 +128,10 @@ class ClusterLog:
         )
         for lines in read(tail=tail, since=since):
             yield from program.lines(lines)
-        if follow and since is not None and not position.lines:
-            for lines in read(tail=least, previous=False):
-                yield from program.lines(lines)
+        for least_tail in (least, _LONG_LINE) if follow and (since, tail) != (None, None) else ():
+            if not position.lines:  # a line may be long: the node writes it in parts, and counts them
+                for lines in read(tail=least_tail, previous=False):
+                    yield from program.lines(lines)
 
 
 class _Program(msgspec.Struct, frozen=True):
