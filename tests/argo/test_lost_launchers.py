@@ -136,13 +136,19 @@ def settled(states, left):
     return set(states) <= left and (states or ["never made"])
 
 
-def submit(environment, name, policy, script=HELD, *, finalizer=False, **spec):
-    """Submit a Workflow of one train step that has this retry policy. Lint would refuse it: it wants Always."""
+def submit(environment, name, policy, script=HELD, *, finalizer=False, deaf=False, **spec):
+    """Submit a Workflow of one train step that has this retry policy. Lint would refuse it: it wants Always.
+
+    The launcher of a `deaf` one gets no SIGTERM, as if that were lost.
+    """
     inputs = job(script)
     inputs["spec"] |= spec
     flow = environment.one(name, on_exit=finalizer, inputs=inputs).to_dict()
     template = next(item for item in flow["spec"]["templates"] if item["name"] == "train")
     template.pop("retryStrategy", None)
+    if deaf:
+        container = template["container"]
+        container["command"] = ["sh", "-c", 'trap "" TERM; exec "$@"', "sh", *container["command"]]
     if policy != "none":
         template["retryStrategy"] = {"limit": 3, "retryPolicy": policy, "backoff": {"duration": "1"}}
     environment.flows[name] = environment.create(WORKFLOWS, flow)["metadata"]
@@ -210,6 +216,15 @@ def trainings(environment):
     watched = Trainings(environment)
     yield watched
     watched.api.stopping.set()
+
+
+def test_a_launcher_whose_sigterm_is_lost_stops_its_job_before_it_is_killed(environment, trainings):
+    submit(environment, "deaf", "none", deaf=True)
+    lose(environment, "deleted", running(environment, "deaf", replica=True))
+    since = time.monotonic()
+    until(lambda: trainings.of(environment.flows["deaf"]["uid"]) == ["gone"])
+    assert time.monotonic() - since < 25, "the pod has 30 seconds"
+    assert environment.ended("deaf") in {"Failed", "Error"}
 
 
 # --- kept for a retry of the run

@@ -1,5 +1,6 @@
 """What happens to a task of HAI, or to its launcher, on the way."""
 
+import contextlib
 import itertools
 import json
 import pathlib
@@ -697,7 +698,7 @@ def pod(system, monkeypatch):
     pod = types.SimpleNamespace(namespace="default", pipeline=pipeline, gone=NO, follows=YES, warnings=[], unread="")
     pod.is_taken_away, pod.followed = lambda _api, _since: pod.gone, lambda: pod.follows
     pod.retry_read, pod.grace_seconds, pod.namespace_uid = lambda _api: None, 25.0, lambda: "uid-of-default"
-    pod.watch_deletion = lambda _begins: None
+    pod.watch_deletion = lambda _begins: contextlib.nullcontext()
     system.__dict__["_host"] = pod
     monkeypatch.setattr("tfsteps.kube.access.find", lambda: Access("http://127.0.0.1:1", "", None, str, "nowhere"))
     return pod

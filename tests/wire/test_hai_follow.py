@@ -94,7 +94,7 @@ def test_a_launcher_knows_before_sigterm_that_its_pod_is_taken_away_and_asks_not
 
     with serve(counted) as kubernetes, serve(platform) as server:
         monkeypatch.setattr("tfsteps.platforms.hai.job.access.find", kubernetes.access)
-        host = host_of(kubernetes, recreated=YES, kills_at_once=True)
+        host = host_of(kubernetes, recreated=YES)
         url = f"http://127.0.0.1:{server.server_port}"
         client = Client(Access(server=url, namespace="", tls=None, token=lambda _: "t", name="HAI"))
         job = HaiJob(client, [ReplicaName("worker", 0)], name="job", chain_id="c", created=0.0, host=host)

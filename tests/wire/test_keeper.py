@@ -1,5 +1,6 @@
 """A job that is kept for a retry of its run: what the launcher of an evicted pod asks, and the one that comes after."""
 
+import contextlib
 import hashlib
 import pathlib
 from types import SimpleNamespace
@@ -102,7 +103,7 @@ class Cluster:
         return self.job
 
 
-def host_of(server, *, recreated=NO, terminating=False, kills_at_once=False):
+def host_of(server, *, recreated=NO, terminating=False):
     """Return a launcher's pod, a step of a Workflow that is not watched."""
     meta = {"name": "step", "namespace": "ns", "uid": "p", "ownerReferences": [{**FLOW, "controller": True}]}
     with pytest.MonkeyPatch.context() as patched:
@@ -110,11 +111,10 @@ def host_of(server, *, recreated=NO, terminating=False, kills_at_once=False):
         pod = LauncherPod.of(Api(server.access(), patience=0), {"metadata": meta}, find_pipeline)
     pod.pipeline.recreates_pod, pod.pipeline.terminating = recreated, known(terminating)
     pod.pipeline.pending, pod.grace_seconds = NO, GRACE_SECONDS
-    pod.pipeline.kills_at_once = kills_at_once
     return pod
 
 
-PIPELINE = ("recreated", "terminating", "kills_at_once")
+PIPELINE = ("recreated", "terminating")
 
 
 def follower(server, **fields):
@@ -158,7 +158,7 @@ def test_a_job_is_kept_before_the_sigterm_that_leaves_no_time_for_it():
     """The API server knows earlier than the launcher's container that the pod is being deleted."""
     cluster = Cluster()
     with serve(cluster) as server:
-        job = follower(server, kills_at_once=True, recreated=MAYBE)
+        job = follower(server, recreated=MAYBE)
         events = job.events()
         until(lambda: next(events) and cluster.job["metadata"]["ownerReferences"] == [KEEPER])
         for _ in range(5):
@@ -180,7 +180,7 @@ def test_a_job_that_ends_with_its_launcher_is_deleted_at_sigterm_without_another
         return cluster(asked)
 
     with serve(script) as server:
-        job = follower(server, kills_at_once=True, on_evicted="stop")
+        job = follower(server, on_evicted="stop")
         events = job.events()
         until(lambda: next(events) and job._host._deleting)
         for _ in range(5):
@@ -194,21 +194,23 @@ def test_a_job_that_ends_with_its_launcher_is_deleted_at_sigterm_without_another
             api.stopping.set()
 
 
-def test_a_launcher_whose_pod_is_deleted_without_a_sigterm_goes_on(monkeypatch):
-    """As on a node whose kubelet is lost: the containers run, and so does the job."""
-    monkeypatch.setitem(globals(), "GRACE_SECONDS", 0.5)
+@pytest.mark.parametrize(
+    ("on_evicted", "changes"),
+    [("29.5m", [("POST", "jobs"), ("PATCH", "tfjobs")]), ("stop", [("DELETE", "tfjobs")])],
+)
+def test_a_launcher_whose_sigterm_is_lost_settles_what_becomes_of_its_job_before_it_is_killed(
+    on_evicted, changes, monkeypatch
+):
+    monkeypatch.setattr(stop_controller, "_SIGNAL_SECONDS", 0.5)
     cluster = Cluster()
     with serve(cluster) as server:
-        job = follower(server, kills_at_once=True)
-        events = job.events()
-        until(lambda: next(events) and cluster.job["metadata"]["ownerReferences"] == [KEEPER])
-        job._tracker.object.item = cluster.job  # as the watch of a real server does
-        until(lambda: next(events) and cluster.job["metadata"]["ownerReferences"] == [OWNER])
-        assert not job._stop.detaching
-        job.stop(Cause.CANCELLED)
-        assert cluster.job["metadata"]["ownerReferences"] == [KEEPER]
+        job = follower(server, on_evicted=on_evicted)
+        kept = pytest.raises(LaunchError, match="the job is kept until")
+        with kept if on_evicted != "stop" else contextlib.nullcontext():
+            assert [event for event in job.events() if isinstance(event, JobChanged)][-1].state is State.CANCELLED
         for api in (job._api, job._host._api):
             api.stopping.set()
+    assert [change[:2] for change in cluster.changes] == changes
 
 
 @pytest.mark.parametrize("handled", [True, False], ids=["SIGTERM", "no signal"])
@@ -216,7 +218,7 @@ def test_a_run_that_ends_after_its_job_was_kept_takes_the_job_along(handled):
     """Of a deleted Workflow, the pods may be seen to go first."""
     cluster = Cluster()
     with serve(cluster) as server:
-        job = follower(server, kills_at_once=True)
+        job = follower(server)
         events = job.events()
         until(lambda: next(events) and cluster.job["metadata"]["ownerReferences"] == [KEEPER])
         job._host.pipeline.terminating = YES
@@ -385,7 +387,7 @@ NOT_OWNER = refusal(403, "Forbidden", "not the owner")
 def test_who_adopts_a_kept_job_puts_its_owner_back_before_it_deletes_the_keeper(patch, monkeypatch):
     monkeypatch.setattr(keeper, "_PAUSE_SECONDS", 0.05)
     refused = patch is NOT_OWNER
-    cluster = Cluster(patch=patch)
+    cluster = Cluster(pod=RUNS, patch=patch)
     cluster.job["metadata"] |= {"ownerReferences": [KEEPER], "annotations": {KEPT_UNTIL: UNTIL}}
     with serve(cluster) as server:
         job = follower(server)
@@ -409,7 +411,7 @@ def test_who_adopts_a_kept_job_puts_its_owner_back_before_it_deletes_the_keeper(
 def test_a_job_that_was_created_before_its_pipeline_was_known_gets_it_as_its_owner_later(monkeypatch):
     """The own pod could not be read at the start; the keeper of a job is not replaced by no owner meanwhile."""
     monkeypatch.setattr(keeper, "_PAUSE_SECONDS", 0.05)
-    cluster = Cluster(patch=[LATE])
+    cluster = Cluster(pod=RUNS, patch=[LATE])
     cluster.job["metadata"] |= {"ownerReferences": []}
     pods = [refusal(403, "Forbidden")] * 2
 

@@ -1,6 +1,8 @@
 """The loop of a launcher with a job that lives on a platform: from the takeover to the end, whatever the platform."""
 
 import abc
+import contextlib
+import functools
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
@@ -68,18 +70,18 @@ class FollowedJob(Stoppable, abc.ABC):
         """
         try:
             self._begin()
-            if self._host:
-                self._host.watch_deletion(lambda: self._stop.expect(self._clients_in_handler))
-            while not self._tracker.final:
-                yield from self._next()
-                if self._tracker.final:  # an ended job is neither stopped nor repaired: it may have to be kept
-                    break
-                if not self._stop.detaching:
-                    self._tend()
-                pipeline = self._host.pipeline if self._host else None  # after `_tend`, which may have read the pod
-                self._stop.continue_stop(self._clients, pipeline)
-                if not (self._stop.detaching or self._stop.cause):
-                    self._limit()
+            expect = functools.partial(self._stop.expect, self._clients_in_handler)
+            with self._host.watch_deletion(expect) if self._host else contextlib.nullcontext():
+                while not self._tracker.final:
+                    yield from self._next()
+                    if self._tracker.final:  # an ended job is neither stopped nor repaired: it may have to be kept
+                        break
+                    if not self._stop.detaching:
+                        self._tend()
+                    pipeline = self._host.pipeline if self._host else None  # after `_tend`, which may have read the pod
+                    self._stop.continue_stop(self._clients, pipeline)
+                    if not (self._stop.detaching or self._stop.cause):
+                        self._limit()
             yield from self._rest()
             yield self._tracker.last()
         except MALFORMED as error:

@@ -1,11 +1,12 @@
 """The pod of this launcher: its image, its pipeline, and whether it is being evicted."""
 
 import base64
+import contextlib
 import functools
 import os
 import socket
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -179,14 +180,13 @@ class LauncherPod:
         pending = NO if new or self.pipeline.pending.no else unknown("the engine may create this pod again")
         return self.pipeline.recreates_pod | pending
 
-    def watch_deletion(self, begins: Callable[[], object]) -> None:
-        """Call `begins`, in another thread, when this pod's deletion begins, if the engine kills steps at once.
+    @contextlib.contextmanager
+    def watch_deletion(self, begins: Callable[[], object]) -> Iterator[None]:
+        """Call `begins`, in another thread, when this pod's deletion begins within the block, or has begun.
 
         The API server knows of a deletion or eviction 0.1 to 0.3 s before SIGTERM (observed with Kubeflow Pipelines
         2.15). What ends a pod in another way, or comes before the watch shows it, is found out after SIGTERM.
         """
-        if not getattr(self.pipeline, "kills_at_once", False):  # engines of other packages may not say
-            return
         from tfsteps.kube.watch import Changed, Listed, Seen, Watch  # noqa: PLC0415  most commands need none
 
         def saw(seen: Seen) -> None:
@@ -196,8 +196,12 @@ class LauncherPod:
                 self._deleting = True
                 begins()
 
-        selector = f"metadata.name={self._name}"
-        Watch(self._api, PODS, self.namespace, saw, believe_first_refusal=True, fieldSelector=selector)
+        api, selector = self._api.copy(), f"metadata.name={self._name}"
+        Watch(api, PODS, self.namespace, saw, believe_first_refusal=True, fieldSelector=selector)
+        try:
+            yield
+        finally:
+            api.stopping.set()
 
     def is_taken_away(self, api: "Api", since: float) -> Answer:
         """Return whether this pod is being evicted or deleted, or is gone; no only from a second after SIGTERM on.

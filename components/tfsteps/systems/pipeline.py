@@ -33,11 +33,6 @@ class PipelineContext(Protocol):
     container: str
     """The container of this pod that runs the step's program; empty = the default one, or the first. May be missing."""
 
-    kills_at_once: bool
-    """Whether a step lives on for only a tenth of a second after SIGTERM: too short for several requests.
-
-    May be missing."""
-
     failure: str
     """Why the run is no longer watched, by a fault of tfsteps; empty = it is watched."""
 

@@ -16,6 +16,10 @@ from tfsteps.systems.base import Cause, LaunchError
 from tfsteps.systems.pipeline import PipelineContext
 
 _AGAIN_SECONDS = 5.0
+_SIGNAL_SECONDS = 5.0
+"""In which SIGTERM follows the beginning of the pod's deletion. One that does not is lost: Linux drops it if the first
+process of the container does not handle it yet, and Argo's executor if it has another signal to pass on [source: Argo
+4.0.5, `cmd/argoexec/commands/emissary.go`: `signal.Notify` with room for one]. The kubelet kills the launcher later."""
 _PAUSE_SECONDS = 1.0  # between two questions whether the job goes on
 _DENIALS = {401, 403}  # a restarting server sends them, too, but not for long
 
@@ -215,17 +219,16 @@ class StopController:
         answer = detaching.detachment.answer
         seconds = min(self._grace_seconds, _PAUSE_SECONDS) if self.repeated else self._grace_seconds
         late = now - detaching.began >= seconds
-        if not self.requests:
-            if late:  # as on a node whose kubelet does not answer: this launcher goes on, and its job with it
-                self._expected = None
+        if not self.requests and now - detaching.began < min(_SIGNAL_SECONDS, self._grace_seconds / 2):
             return  # it is SIGTERM that ends a launcher: engines decide by how a step ends
         if answer.no:
             self.begin(Cause.CANCELLED, clients, detaching.detachment.sentence)
         elif answer.yes:
             raise LaunchError(f"this pod is being evicted; {detaching.detachment.sentence}", retryable=True)
         elif late:
+            ends = "got SIGTERM" if self.requests else "is being deleted"
             why = f"whether it is being evicted, and another pod follows, is not known ({answer.why})"
-            raise LaunchError(f"this pod got SIGTERM, and {why}: {self._job.what} was not stopped", retryable=True)
+            raise LaunchError(f"this pod {ends}, and {why}: {self._job.what} was not stopped", retryable=True)
 
     def _ask(self, stopping: _Stopping, clients: Clients) -> None:
         stopping.sent = time.monotonic()  # for the loop, which a signal handler may have interrupted

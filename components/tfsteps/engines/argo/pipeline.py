@@ -139,7 +139,6 @@ def _callee(call: _Node) -> str:
 class WorkflowContext:
     """A Workflow as a `PipelineContext`, which describes the attributes."""
 
-    kills_at_once = False
     container = CONTAINER
 
     def __init__(self, api: Api, pod: Mapping[str, Any], owner: Mapping[str, Any]) -> None:

@@ -94,7 +94,6 @@ def find_wait(workflow: Mapping[str, Any], call: Mapping[str, Any]) -> Wait | No
 class KubeflowContext(WorkflowContext):
     """A run of Kubeflow Pipelines, seen from the pod of one of its tasks."""
 
-    kills_at_once = True
     _find_wait = staticmethod(find_wait)
 
     def _scope(self, step: str) -> str:

@@ -501,4 +501,9 @@ class HaiSystem:
 
     @functools.cached_property
     def _host(self) -> LauncherPod | None:
-        return LauncherPod.find(Api(cluster.find()), self._find_pipeline) if cluster.in_cluster() else None
+        if not cluster.in_cluster():
+            return None
+        try:
+            return LauncherPod.find(Api(cluster.find()), self._find_pipeline)
+        except (AccessError, ApiError) as error:
+            raise LaunchError(f"the launcher's own pod cannot be read: {error}", retryable=True) from error

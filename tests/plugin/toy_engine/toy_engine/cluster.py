@@ -58,7 +58,6 @@ def end_of(run: _Object | None, uid: str) -> str:
 class ToyContext:
     """A ToyRun as a `PipelineContext`, which describes the attributes."""
 
-    kills_at_once = False
     container = CONTAINER
     pending = NO  # the controller creates another pod for each one that is lost
     recreates_pod = YES
