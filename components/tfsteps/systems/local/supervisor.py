@@ -394,6 +394,7 @@ class _Active:
     def _restart(self, replicas: frozenset[ReplicaName], delay: float, why: str, *, new_ports: bool) -> None:
         self._restarts = [restart for restart in self._restarts if not restart.replicas <= replicas]
         self._restarts.append(_Restart(replicas, delay, new_ports))
+        self._deferred = [waiting for waiting in self._deferred if waiting[0].replica not in replicas]
         self._job.tell(State.RESTARTING, message=f"{why}.")
         self._job.end(other for other in self._job.running if other.replica in replicas)
 

@@ -80,3 +80,15 @@ def test_replicas_that_start_again_together_are_judged_once(tmp_path, first):
     states = [event.state for event in events if isinstance(event, JobChanged)]
     starts = [event for event in events if isinstance(event, ReplicaChanged) and event.state is ReplicaState.PENDING]
     assert (states.count(State.RESTARTING), len(starts), states[-1]) == (1, 4, State.SUCCEEDED)
+
+
+def test_a_replica_that_lost_a_peer_is_not_judged_once_it_was_started_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(supervisor, "_SETTLE_SECONDS", 1.0)
+    lost = 'echo "tensorflow UnavailableError: peer lost"; exit 1'
+    taken = 'sleep 0.5; echo "Could not start gRPC server: Address already in use"; exit 1'
+    program = (
+        f"{INDEX}; f={tmp_path}/again$i; [ -e $f ] && sleep 2 && exit 0; touch $f; [ $i = 0 ] && {{ {lost}; }}; {taken}"
+    )
+    events = events_of(tmp_path, program, restart="on_failure", backoff_limit=0)
+    states = [event.state for event in events if isinstance(event, JobChanged)]
+    assert (states.count(State.RESTARTING), states[-1]) == (1, State.SUCCEEDED)
