@@ -242,8 +242,11 @@ def serve(script, *, tls=False):
 
     `script` is a function, or a list of answers, the last for ever. An answer is an Answer, "reset" or "hang".
     """
-    answers = itertools.chain(script, itertools.repeat(script[-1])) if isinstance(script, list) else None
-    server = Server(script if answers is None else lambda _: next(answers), tls=tls)
+    if isinstance(script, list):
+        answers = itertools.chain(script, itertools.repeat(script[-1]) if script else ())
+        server = Server(lambda _asked: next(answers), tls=tls)
+    else:
+        server = Server(script, tls=tls)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     try:

@@ -121,7 +121,7 @@ def test_a_token_that_cannot_be_read_is_reported_by_the_request():
     def broken(_refused):
         raise AccessError("the token is not a token")
 
-    with serve(["reset"]) as server:
+    with serve([]) as server:
         with pytest.raises(ApiError, match="cannot be reached: token"):
             LauncherPod.find(Api(server.access(missing), patience=0), None)
         assert LauncherPod.find(Api(server.access(broken), patience=0), None).unread == "the token is not a token"

@@ -372,6 +372,25 @@ def test_lines_that_came_but_were_not_placed_are_reported_when_the_pod_is_gone()
         assert (read.texts, read.closed) == ([b"one"], [END_MISSING])
 
 
+def test_a_log_that_is_known_to_have_more_is_not_called_whole():
+    def script(asked):
+        if asked.query["follow"] == "true":
+            return Answer(parts=[line(1, "one")])
+        if "tailLines" in asked.query:
+            return Answer(parts=[line(9, "nine")])
+        return answers.pop(0) if answers else refusal(404)
+
+    whole = [line(1, "one"), line(2, "two")]
+    answers = [Answer(parts=whole), Answer(parts=[*whole, line(3, "three"), "reset"])]
+    with reading(script) as (server, read, log):
+        until(lambda: read.texts)
+        log.tell(0, ended=True)
+        until(lambda: not answers and server.asked[-1].query.get("follow") == "false" and read.texts[2:])
+        log.gone()
+        until(lambda: read.closed)
+        assert (read.texts, read.closed) == ([b"one", b"two", b"three"], [END_MISSING])
+
+
 def test_a_run_that_printed_nothing_does_not_deny_what_the_run_before_printed():
     def script(asked):
         return Answer(parts=[line(1, "one")]) if asked.query.get("previous") == "true" else Answer(body=b"")

@@ -406,6 +406,8 @@ class ContainerLog:
             self.failing = False
             if last.yes:
                 return True
+            self._broke_off |= last.no
+            self._read_after_end &= not last.no
         if self._state != state:  # such as its end, after which an answer that follows the log might be closed late
             return False
         self._last = await self._read(position, follow=str(not state.ended).lower())

@@ -5,8 +5,9 @@ import contextlib
 import functools
 import heapq
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
+from typing import Any
 
 import msgspec
 
@@ -22,7 +23,7 @@ from tfsteps.systems.kubernetes.follow.pods import Container
 from tfsteps.systems.kubernetes.query.runs import ClusterJob, ClusterRuns
 from tfsteps.systems.kubernetes.query.status import JobPod
 
-_LONG_LINE = 1000  # parts of 16 KiB, as containerd writes them
+_LONG_LINE = 1000  # parts of 16 KiB, as nodes write long lines, and count them as lines
 _LAST_LINES_SECONDS = 10.0  # for replicas that still run after the end of their job
 _Source = tuple[str, str]  # uid of a pod, and name of a container
 
@@ -120,18 +121,29 @@ class ClusterLog:
 
     def _stream(self, program: "_Program") -> Iterator[LogLine]:
         """Yield a container's lines. If none is to be printed, one is read too, for the position to follow from."""
-        position, since, follow = self._positions[program.key], self._options.since, self._options.follow
-        least = 1 + follow  # the reader that follows takes an unfinished last line
-        tail = None if self._options.grep or self._options.tail is None else max(self._options.tail + follow, least)
-        read = functools.partial(
-            self._runs.log, program.job, program.job_pod, position, container=program.container, rest=not follow
-        )
-        for lines in read(tail=tail, since=since):
+        since, follow = self._options.since, self._options.follow
+        tail = None if self._options.grep else self._options.tail
+        read = functools.partial(self._read_so_far, program, since=since)
+        if tail is None:
+            blocks: Iterable[Lines] = read()
+        elif not follow:
+            blocks = read(tail=max(tail, 1))
+        else:
+            blocks = list(read(tail=max(tail, 1) + 1))  # the reader that follows takes an unfinished last line
+            if self._positions[program.key].lines <= 1:  # it may be the last part of a long one
+                blocks = list(read(tail=max(tail, _LONG_LINE)))
+        for lines in blocks:
             yield from program.lines(lines)
-        for least_tail in (least, _LONG_LINE) if follow and (since, tail) != (None, None) else ():
-            if not position.lines:  # a line may be long: the node writes it in parts, and counts them
-                for lines in read(tail=least_tail, previous=False):
-                    yield from program.lines(lines)
+        if follow and since is not None and not self._positions[program.key].lines:
+            for lines in read(tail=_LONG_LINE, since=None, previous=False):
+                yield from program.lines(lines)
+
+    def _read_so_far(self, program: "_Program", **which: Any) -> Iterator[Lines]:
+        """Yield a container's lines from a new position on."""
+        self._positions[program.key] = position = Position()
+        return self._runs.log(
+            program.job, program.job_pod, position, container=program.container, rest=not self._options.follow, **which
+        )
 
 
 class _Program(msgspec.Struct, frozen=True):
