@@ -16,6 +16,7 @@ from tfsteps.engines.argo import pipeline
 from tfsteps.engines.registry import find_pipeline
 from tfsteps.kube import access
 from tfsteps.kube.client import Api
+from tfsteps.kube.errors import ApiError
 from tfsteps.kube.watch import Listed
 from tfsteps.runs.events import JobChanged, State
 from tfsteps.runs.identity import Identity
@@ -29,6 +30,7 @@ from tfsteps.systems.kubernetes.follow.following import Following
 from tfsteps.systems.kubernetes.follow.job import KubernetesJob
 from tfsteps.systems.kubernetes.system import KubernetesSystem
 from tfsteps.systems.launcher_pod import LauncherPod
+from tfsteps.systems.stop_controller import Detachment
 
 JOB = {"name": "job", "image": "trainer:1", "roles": {"worker": {}}, "on_evicted": "29.5m"}
 FLOW = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "wf", "uid": "w"}
@@ -36,7 +38,8 @@ OWNER = {**FLOW, "blockOwnerDeletion": False}
 NAME = "job-kept-" + hashlib.sha256(f"{tfjob()['metadata']['uid']} p".encode()).hexdigest()[:10]
 KEEPER = {"apiVersion": "batch/v1", "kind": "Job", "name": NAME, "uid": "k", "blockOwnerDeletion": False}
 UNTIL = "2026-11-24T03:29:30+00:00"
-EVICTED = {"metadata": {"uid": "p", "deletionTimestamp": "2026-11-24T03:00:00Z"}, "status": {}}
+DELETED = {"deletionTimestamp": "2126-11-24T03:00:00Z", "deletionGracePeriodSeconds": 30}
+EVICTED = {"metadata": {"uid": "p", **DELETED}, "status": {}}
 GRACE_SECONDS = 20.0
 WHO = Identity(run="r", task="t")
 RUNS = {"metadata": {"uid": "p"}, "status": {"phase": "Running"}}
@@ -207,10 +210,89 @@ def test_a_launcher_whose_sigterm_is_lost_settles_what_becomes_of_its_job_before
         job = follower(server, on_evicted=on_evicted)
         kept = pytest.raises(LaunchError, match="the job is kept until")
         with kept if on_evicted != "stop" else contextlib.nullcontext():
-            assert [event for event in job.events() if isinstance(event, JobChanged)][-1].state is State.CANCELLED
+            end = [event for event in job.events() if isinstance(event, JobChanged)][-1]
+            assert (end.state, "SIGTERM did not come" in end.message) == (State.CANCELLED, True)
         for api in (job._api, job._host._api):
             api.stopping.set()
     assert [change[:2] for change in cluster.changes] == changes
+
+
+DELETION = {"type": "DELETED", "object": {"metadata": {"name": "step", "uid": "p", "resourceVersion": "2"}}}
+OWN_POD = "metadata.name=step"
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        refusal(403, "Forbidden", "RBAC is not ready"),
+        Answer(body={"metadata": {"resourceVersion": "1"}, "items": []}),
+        Answer(parts=[DELETION]),
+    ],
+    ids=["the first list is refused", "gone before", "gone at once"],
+)
+def test_the_deletion_of_the_own_pod_is_seen_however_it_comes(first, monkeypatch):
+    monkeypatch.setattr(stop_controller, "_SIGNAL_SECONDS", 0.5)
+
+    def script(asked):
+        if asked.path.endswith("/pods/step"):
+            return refusal(404, "NotFound", about="step")
+        if asked.query.get("fieldSelector") == OWN_POD and bool(first.parts) == ("watch" in asked.query) and answers:
+            return answers.pop()
+        return cluster(asked)
+
+    answers, cluster = [first], Cluster(pod=EVICTED if first.status == 403 else RUNS)
+    with serve(script) as server:
+        job = follower(server)
+        job._host._api.patience = 60.0
+        with pytest.raises(LaunchError, match="the job is kept until"):
+            list(job.events())
+        for api in (job._api, job._host._api):
+            api.stopping.set()
+
+
+def test_a_launcher_that_may_not_watch_its_own_pod_says_so():
+    cluster = Cluster(pod=RUNS)
+    refused = refusal(403, "Forbidden", "you may not list pods")
+    with serve(lambda asked: refused if asked.query.get("fieldSelector") == OWN_POD else cluster(asked)) as server:
+        job = follower(server)
+        events = job.events()
+        until(lambda: next(events) and job.warnings)
+        assert "cannot watch its own pod ns/step" in job.warnings[0]
+        assert "you may not list pods" in job.warnings[0]
+        job._api.stopping.set()
+
+
+@pytest.mark.parametrize("signal", [True, False])
+def test_a_deletion_that_fails_is_reported_before_the_launcher_is_killed(signal, monkeypatch):
+    cluster = Cluster()
+
+    class Failing:
+        what, refused, ended, ends_with_launcher = "TFJob a", "it could not be deleted", False, True
+
+        def send_stop(self, _client):
+            raise ApiError("come later", 503)
+
+        def begin_stop(self, _sentence):
+            """Do nothing."""
+
+        def detach(self, _cluster, _since):
+            return Detachment(NO)
+
+    now = [100.0]
+    monkeypatch.setattr(stop_controller.time, "monotonic", lambda: now[0])
+    clients = stop_controller.Clients(cluster, cluster)
+    stop = stop_controller.StopController(Failing(), {Cause.CANCELLED: 20.0}, 25.0)
+    stop.expect(clients, 30.0)
+    if signal:
+        stop.request(Cause.CANCELLED, clients)
+
+    def until_killed():
+        while now[0] < 126:
+            stop.continue_stop(clients, None)
+            now[0] += 0.25
+
+    with pytest.raises(LaunchError, match="it could not be deleted: come later"):
+        until_killed()
 
 
 @pytest.mark.parametrize("handled", [True, False], ids=["SIGTERM", "no signal"])

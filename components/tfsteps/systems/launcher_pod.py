@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import datetime as dt
 import functools
 import os
 import socket
@@ -69,6 +70,7 @@ class LauncherPod:
         self._clients: Sequence[Api] = ()  # of this pod's cluster, if the job is on another one
         self._labels: Mapping[str, str] = {}
         self._deleting = False
+        self._unwatched = ""  # why this pod is not watched; empty = it is, or that was not begun
 
     @classmethod
     def find(cls, api: "Api", find_pipeline: FindPipeline | None) -> "LauncherPod":
@@ -117,10 +119,13 @@ class LauncherPod:
     @property
     def warnings(self) -> list[str]:
         """Warnings about what is not known of the pod or its pipeline; the list of a pipeline grows."""
+        pod = f"its own pod {self.namespace}/{self._name}"
+        unwatched = f"This launcher cannot watch {pod} ({self._unwatched}): if it gets no SIGTERM, its job is left."
+        warnings = [unwatched] if self._unwatched else []
         if not self.unread:
-            return self.pipeline.warnings if self.pipeline else []
-        what = f"This launcher cannot read its own pod {self.namespace}/{self._name} ({self.unread})"
-        return [f"{what}: if it belongs to a pipeline, the end of the pipeline does not delete the job."]
+            return [*(self.pipeline.warnings if self.pipeline else []), *warnings]
+        what = f"This launcher cannot read {pod} ({self.unread})"
+        return [f"{what}: if it belongs to a pipeline, the end of the pipeline does not delete the job.", *warnings]
 
     def namespace_uid(self) -> str:
         """Return the uid of the pod's namespace; empty = it may not be read. ApiError if that is not known."""
@@ -181,23 +186,39 @@ class LauncherPod:
         return self.pipeline.recreates_pod | pending
 
     @contextlib.contextmanager
-    def watch_deletion(self, begins: Callable[[], object]) -> Iterator[None]:
-        """Call `begins`, in another thread, when this pod's deletion begins within the block, or has begun.
+    def watch_deletion(self, begins: Callable[[float], object]) -> Iterator[None]:
+        """Call `begins` once, in another thread, when this pod's deletion has begun, within the block or before.
 
         The API server knows of a deletion or eviction 0.1 to 0.3 s before SIGTERM (observed with Kubeflow Pipelines
         2.15). What ends a pod in another way, or comes before the watch shows it, is found out after SIGTERM.
+
+        Args:
+            begins: Takes the seconds until this process is killed; 0 = it may be at any time.
         """
-        from tfsteps.kube.watch import Changed, Listed, Seen, Watch  # noqa: PLC0415  most commands need none
+        from tfsteps.kube.watch import Changed, Deleted, Listed, Refused, Seen, Watch  # noqa: PLC0415  most commands need none
+
+        api, uid = self._api.copy(), self.uid
+        sought = (self._name, uid) if uid else None  # else the pod could not be read yet
 
         def saw(seen: Seen) -> None:
-            items = seen.items if isinstance(seen, Listed) else [seen.item] if isinstance(seen, Changed) else []
-            metadata = [item["metadata"] for item in items]
-            if any(meta["uid"] == self.uid and "deletionTimestamp" in meta for meta in metadata) and not self._deleting:
+            match seen:
+                case Listed(items=items):
+                    listed = [item["metadata"] for item in items if item["metadata"]["uid"] == self.uid]
+                    left = _seconds_left(listed[0], api.server_time()) if listed else 0.0 if sought else None
+                case Changed(item={"metadata": meta}) if meta["uid"] == self.uid:
+                    left = _seconds_left(meta, api.server_time())
+                case Deleted(item={"metadata": meta}) if meta["uid"] == self.uid:
+                    left = 0.0
+                case Refused(error=error):
+                    self._unwatched = error
+                    return
+                case _:
+                    return
+            if left is not None and not (self._deleting or api.stopping.is_set()):
                 self._deleting = True
-                begins()
+                begins(left)
 
-        api, selector = self._api.copy(), f"metadata.name={self._name}"
-        Watch(api, PODS, self.namespace, saw, believe_first_refusal=True, fieldSelector=selector)
+        Watch(api, PODS, self.namespace, saw, sought=sought, fieldSelector=f"metadata.name={self._name}")
         try:
             yield
         finally:
@@ -234,6 +255,14 @@ class LauncherPod:
     def _client(self, job_api: "Api", *, urgent: bool = False) -> "Api":
         """Return a client of the pod's cluster; `urgent` = one for a signal handler, which must wait for no lock."""
         return self._clients[urgent] if self._clients else job_api
+
+
+def _seconds_left(metadata: Mapping[str, Any], now: float | None) -> float | None:
+    """Return how long a pod has until it is killed; None = it is not being deleted. `now` is the server's clock."""
+    if (at := metadata.get("deletionTimestamp")) is None:
+        return None
+    grace = float(metadata.get("deletionGracePeriodSeconds") or 0.0)
+    return grace if now is None else min(grace, max(0.0, dt.datetime.fromisoformat(at).timestamp() - now))
 
 
 def _image(pod: Mapping[str, Any], container: str) -> LauncherImage | None:

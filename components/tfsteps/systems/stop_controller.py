@@ -20,6 +20,7 @@ _SIGNAL_SECONDS = 5.0
 """In which SIGTERM follows the beginning of the pod's deletion. One that does not is lost: Linux drops it if the first
 process of the container does not handle it yet, and Argo's executor if it has another signal to pass on [source: Argo
 4.0.5, `cmd/argoexec/commands/emissary.go`: `signal.Notify` with room for one]. The kubelet kills the launcher later."""
+_REPORT_SECONDS = 5.0  # what a launcher needs to write its records before it is killed
 _PAUSE_SECONDS = 1.0  # between two questions whether the job goes on
 _DENIALS = {401, 403}  # a restarting server sends them, too, but not for long
 
@@ -89,11 +90,20 @@ class _Detaching(msgspec.Struct):
     detachment: Detachment
     """The last answer."""
 
+    signal_due: float = math.inf
+    """When SIGTERM is taken for lost."""
+
+    killed: float = math.inf
+    """When this process will be killed; infinite = not known."""
+
 
 class _Stopping(msgspec.Struct):
     """The platform was asked to end the job. Times are those of the monotonic clock."""
 
     cause: Cause
+    killed: float
+    """As for `_Detaching`."""
+
     sent: float = 0.0
     error: ApiError | None = None
     """Of the last request."""
@@ -164,20 +174,22 @@ class StopController:
                 sentence = detachment.sentence
             self.begin(Cause.CANCELLED if cause.requested else cause, clients, sentence)
 
-    def expect(self, clients: Clients) -> None:
+    def expect(self, clients: Clients, seconds_left: float) -> None:
         """Settle what becomes of the job at the SIGTERM that will come: the launcher's pod is being deleted.
 
-        Called from a thread of its own, which the signal does not interrupt.
+        Called from a thread of its own, which the signal does not interrupt. `seconds_left` = until it is killed.
         """
         if self._phase is None and not self._job.ended:
             began = time.monotonic()
-            self._expected = expected = _Detaching(began, began, Detachment(unknown("the answers have not come yet")))
+            due, killed = began + min(_SIGNAL_SECONDS, seconds_left / 2), began + (seconds_left or math.inf)
+            not_yet = Detachment(unknown("the answers have not come yet"))
+            self._expected = expected = _Detaching(began, began, not_yet, due, killed)
             expected.detachment = self._job.detach(clients.cluster, 0.0)
 
     def begin(self, cause: Cause, clients: Clients, sentence: str = "") -> None:
         """Stop the job for a cause. Safe in a signal handler."""
         self._job.begin_stop(sentence)
-        self._phase = stopping = _Stopping(cause)
+        self._phase = stopping = _Stopping(cause, self._expected.killed if self._expected else math.inf)
         self._ask(stopping, clients)
 
     def continue_stop(self, clients: Clients, pipeline: PipelineContext | None) -> None:
@@ -199,7 +211,8 @@ class StopController:
             case _Stopping() as stopping:
                 now, grace = time.monotonic(), self._grace_seconds if stopping.cause is Cause.CANCELLED else math.inf
                 denied = now - stopping.denied_since > self._denied_seconds[stopping.cause]
-                if denied or now - stopping.failing_since > grace:
+                soon_killed = stopping.error and now > stopping.killed - _REPORT_SECONDS
+                if denied or now - stopping.failing_since > grace or soon_killed:
                     why = f"{self._job.refused}: {stopping.error}"
                     what = f"{self._job.what} was not stopped"
                     if not denied:  # without an answer, the platform may have ended it
@@ -219,10 +232,11 @@ class StopController:
         answer = detaching.detachment.answer
         seconds = min(self._grace_seconds, _PAUSE_SECONDS) if self.repeated else self._grace_seconds
         late = now - detaching.began >= seconds
-        if not self.requests and now - detaching.began < min(_SIGNAL_SECONDS, self._grace_seconds / 2):
+        if not self.requests and now < detaching.signal_due:
             return  # it is SIGTERM that ends a launcher: engines decide by how a step ends
         if answer.no:
-            self.begin(Cause.CANCELLED, clients, detaching.detachment.sentence)
+            why = "" if self.requests else "The launcher's pod is being deleted, and SIGTERM did not come."
+            self.begin(Cause.CANCELLED, clients, detaching.detachment.sentence or why)
         elif answer.yes:
             raise LaunchError(f"this pod is being evicted; {detaching.detachment.sentence}", retryable=True)
         elif late:
