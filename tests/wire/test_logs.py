@@ -363,6 +363,20 @@ def test_a_log_that_was_read_to_its_end_lacks_nothing_if_the_last_check_is_refus
         assert (read.texts, read.closed) == ([b"one"], [""])
 
 
+@pytest.mark.parametrize("message", logs._NO_LOG)
+def test_the_kubelets_message_about_a_lost_log_says_nothing_of_its_lines(message):
+    def script(asked):
+        return Answer(body=message) if asked.query["follow"] == "false" else Answer(parts=[line(1, "one")])
+
+    with reading(script) as (server, read, log):
+        until(lambda: read.texts)
+        log.tell(0, ended=True)
+        until(lambda: "tailLines" in server.asked[-1].query and log.failing)
+        log.gone()
+        until(lambda: read.closed)
+        assert (read.texts, read.closed) == ([b"one"], [""])
+
+
 def test_lines_that_came_but_were_not_placed_are_reported_when_the_pod_is_gone():
     answers = [Answer(parts=[line(1, "one")]), Answer(parts=[line(5, "five")])]
     with reading(lambda _asked: answers.pop(0) if answers else refusal(404)) as (server, read, log):

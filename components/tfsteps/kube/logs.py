@@ -201,7 +201,15 @@ class _LogRequests:
         """Return the last lines of a log, and a splitter with the unfinished rest."""
         splitter = Splitter()
         async with self.answer(position, **which) as answer:
-            return [block async for block in splitter.blocks_of(answer.stream.parts())], splitter
+            blocks = [block async for block in splitter.blocks_of(answer.stream.parts())]
+        _check_there(splitter)
+        return blocks, splitter
+
+
+def _check_there(splitter: Splitter) -> None:
+    """Raise ApiError if a whole answer ends with the kubelet's message that there is no log any more."""
+    if splitter.rest.startswith(_NO_LOG):
+        raise ApiError(splitter.rest.decode(errors="replace"), 404)
 
 
 class _LogOutput:
@@ -497,7 +505,6 @@ class ContainerLog:
         except ApiError as error:  # 400 and 404 tell of a container, or a pod, that is gone
             self._broke_off |= not (error.status in (400, 404) or self._read_after_end)
             raise
-        if splitter.rest.startswith(_NO_LOG):
-            raise ApiError(splitter.rest.decode(errors="replace"), 404)
+        _check_there(splitter)
         self._answered, self._broke_off = True, False
         return splitter

@@ -101,7 +101,7 @@ class _Stopping(msgspec.Struct):
     """The platform was asked to end the job. Times are those of the monotonic clock."""
 
     cause: Cause
-    killed: float
+    killed: float = math.inf
     """As for `_Detaching`."""
 
     sent: float = 0.0
