@@ -29,7 +29,7 @@ with tf.device(f"/job:{task['type']}/task:0"):
     two = tf.constant(2.0)
 with tf.device("/job:ps/task:0"):
     step = total.assign_add(two)
-with v1.Session(server.target, config=v1.ConfigProto(operation_timeout_in_ms=20_000)) as session:
+with v1.Session(server.target, config=v1.ConfigProto(operation_timeout_in_ms=120_000)) as session:
     session.run(v1.global_variables_initializer())
     print("total", session.run(step), flush=True)
 os._exit(0)  # the servers do not end
